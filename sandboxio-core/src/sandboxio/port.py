@@ -1,0 +1,318 @@
+"""The port: what an adapter writes, and the plain data that crosses it.
+
+Core decides, adapters translate: every rule a caller relies on stands in core, an adapter answers the questions
+below for one provider. Units everywhere: seconds, bytes, and MiB where a name ends in ``_mb``; instants are seconds
+since the epoch.
+
+The protocols here are version `PORT`. Core accepts an adapter of this version or the one before.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+
+from sandboxio.capabilities import Capability
+from sandboxio.isolation import IsolationTier
+
+if TYPE_CHECKING:
+    from sandboxio.errors import SandboxError
+    from sandboxio.policy import Plan
+    from sandboxio.spec import SandboxSpec
+    from sandboxio.target import BackendConfig
+
+PORT = 1
+"""The version of this port."""
+
+StreamName = Literal["stdout", "stderr"]
+Killed = Literal["tree", "leader", "sandbox"]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What an engine or account can do.
+
+    :param values: the adapter's own facts by name; plain data.
+    :param maxima: the largest value a field of `Resources` (or ``"lifetime"``) may have there.
+    :param assumed: true for an adapter's baseline, false for what a probe found.
+    """
+
+    values: Mapping[str, object] = field(default_factory=dict[str, object])
+    maxima: Mapping[str, float] = field(default_factory=dict[str, float])
+    assumed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BackendInfo:
+    """What a backend declares about itself before anything is asked of it.
+
+    :param name: the DSN scheme.
+    :param distribution: the distribution that ships the adapter.
+    :param config: the typed configuration; its fields are the DSN's parameters.
+    :param features: what its sandboxes can do at best; an opened session may have less.
+    :param tier: the isolation that holds by default; `tier_evidence` says where that is documented and when it was read.
+    :param baseline: facts to plan with while nothing was asked; at most as able as any probed facts.
+    :param observable: the policy items that `Backend.observe` always returns; core destroys what misses one.
+    :param credentials: the environment variables that hold the provider's credentials.
+    :param resource_caps_supported: false if caps belong to the template (then non-default `Resources` are refused).
+    :param simulated: true only for a fake.
+    """
+
+    name: str
+    distribution: str
+    port: int
+    config: "type[BackendConfig]"
+    features: Capability
+    tier: IsolationTier
+    tier_evidence: str
+    baseline: Facts
+    observable: frozenset[str]
+    credentials: tuple[str, ...] = ()
+    resource_caps_supported: bool = True
+    simulated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What the provider says of one sandbox, without any side effect.
+
+    :param name: the client-chosen create id.
+    :param state: ``created``, ``running``, ``paused`` or the provider's own word.
+    :param labels: the caller's metadata, as read back.
+    :param expires_at: when the provider ends it, seconds since the epoch.
+    :param applied: policy item → the value in force, in the units of `Enforcement.requested`.
+    """
+
+    sandbox_id: str
+    name: str
+    state: str
+    labels: Mapping[str, str]
+    created_at: float
+    expires_at: float | None
+    applied: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command to start, fully resolved by core.
+
+    :param argv: program and arguments; they go through no shell.
+    :param env: the whole environment that core adds (sandbox, call and secrets merged), hidden from the repr.
+    :param cwd: absolute working directory.
+    :param stdin: true if stdin stays open for `ProcessDriver.send`; false: it is at its end from the start.
+    :param user: a user name or id, ``None`` for the sandbox's own.
+    :param code: bytes that the interpreter ``argv`` reads as its program, over a path that replaces `CODE_PATH` in argv.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    cwd: str | None = None
+    stdin: bool = False
+    user: str | None = None
+    code: bytes | None = field(default=None, repr=False)
+
+
+CODE_PATH = "{code}"
+"""The argument of `Command.argv` that a session replaces by a readable path of `Command.code`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of output; never empty."""
+
+    stream: StreamName
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a command ended.
+
+    :param code: the exit status; 128 + n after signal n; 127 / 126 for a program that is missing / can't be executed.
+    :param signal: the signal that ended it.
+    :param limit: the field of `Resources` whose cap ended *this* command.
+    :param limits_hit: caps that were hit in the sandbox while it ran, by whomever.
+    """
+
+    code: int
+    signal: int | None = None
+    limit: str | None = None
+    limits_hit: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """One entry of a directory, links followed (a broken or looping link is listed with size 0).
+
+    :param path: absolute.
+    :param size: bytes.
+    :param mode: permission bits.
+    :param modified: seconds since the epoch.
+    """
+
+    path: str
+    size: int
+    is_dir: bool
+    is_symlink: bool
+    mode: int
+    modified: float
+
+
+class TransportUnfit(Exception):
+    """Raised by `Backend.open`: the sandbox can't be served this way, but could with other facts.
+
+    Core destroys the sandbox and goes once more through plan, provision and observe with ``facts``.
+    """
+
+    def __init__(self, message: str, facts: Facts) -> None:
+        super().__init__(message)
+        self.facts = facts
+
+
+class ProcessDriver(Protocol):
+    """One started command."""
+
+    async def receive(self) -> Chunk | None:
+        """Return the next piece of output; ``None`` when both streams ended, or the command ended and all that it
+        itself had written was returned (a background child may hold a pipe open). Cancelling loses nothing.
+        """
+        ...
+
+    async def send(self, data: bytes) -> None:
+        """Write to stdin; waits while the command does not read. Data for an ended or closed stdin is dropped."""
+        ...
+
+    async def close_stdin(self) -> None:
+        """End stdin; repeating it does nothing."""
+        ...
+
+    async def wait(self) -> Exit:
+        """Wait for the command itself to end, draining and dropping its output."""
+        ...
+
+    async def kill(self) -> Killed:
+        """End the command and return what really ended; core acts on it."""
+        ...
+
+
+class Session(Protocol):
+    """One connection to one sandbox.
+
+    It has a feature by having the optional protocol below; `RUN_COMMAND` and `STREAMING` come with `start`.
+    When the connection is lost its methods raise `SandboxGone` or `ConnectError`.
+    """
+
+    native: object
+
+    async def start(self, command: Command) -> ProcessDriver:
+        """Start a command. A missing or non-executable program is no error but an exit of 127 / 126 with the text in
+        stderr. :raises ConfigurationError: working directory missing, user unknown. :raises ResourceLimitExceeded: no
+        process may be started any more.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close the connection; whether the sandbox lives on is the backend's ownership rule."""
+        ...
+
+    def info(self) -> Mapping[str, object]:
+        """What is known about this connection: ``transport``, ``kill`` (what a kill ends), what was seen at start."""
+        ...
+
+
+class Backend(Protocol):
+    """One configured engine or account; holds no task and is bound to no loop."""
+
+    @property
+    def info(self) -> BackendInfo:
+        """What the backend declares."""
+        ...
+
+    async def probe(self, spec: "SandboxSpec") -> Facts:
+        """Find out, by reads only, what this engine or account can do for ``spec``."""
+        ...
+
+    def plan(self, spec: "SandboxSpec", facts: Facts) -> "Plan":
+        """Translate ``spec`` into provider parameters and one `Enforcement` or `Absent` per policy item; pure.
+
+        :raises CapabilityNotSupported: a policy that this backend can't enforce.
+        :raises ConfigurationError: a value that it can't carry.
+        """
+        ...
+
+    async def provision(self, plan: "Plan") -> str:
+        """Make the sandbox, nothing of the caller's running in it yet, and return its id.
+
+        It carries ``plan.create_id`` as its name or label. Core never cancels it; if it must give up it cancels at
+        the end of the teardown grace, and then the adapter makes sure that a late result is destroyed.
+        """
+        ...
+
+    async def find(self, create_id: str) -> str | None:
+        """Return the id of the sandbox that carries ``create_id``."""
+        ...
+
+    async def observe(self, sandbox_id: str) -> Observation | None:
+        """Return what the provider says; ``None`` if it is gone, or ended and being removed."""
+        ...
+
+    async def open(self, sandbox_id: str, plan: "Plan | None" = None) -> Session:
+        """Open a session; ``plan`` is given at the first opening, by which the sandbox starts to run."""
+        ...
+
+    def list(self, labels: Mapping[str, str]) -> AsyncIterator[Observation]:
+        """Iterate over the sandboxes that are ours and carry all of ``labels``."""
+        ...
+
+    async def destroy(self, sandbox_id: str) -> None:
+        """Ask for the end of a sandbox; one that is gone is success. Core polls `observe` until ``None``."""
+        ...
+
+    def map_error(self, error: BaseException) -> "SandboxError | None":
+        """Translate a native exception; ``None`` if it is none of the provider's. The cause is set by core."""
+        ...
+
+    async def aclose(self) -> None:
+        """Give up connections and threads; sandboxes live on."""
+        ...
+
+
+Progress = Callable[[str], None]
+"""Is called with a line of text while something long goes on."""
+
+
+@runtime_checkable
+class PreparesTemplate(Protocol):
+    """A `Backend` that may have to fetch a template first; cancelled freely, creates nothing of ours."""
+
+    async def prepare(self, plan: "Plan", progress: Progress) -> None:
+        """Make the template present where sandboxes are made."""
+        ...
+
+
+@runtime_checkable
+class HasFiles(Protocol):
+    """A `Session` with a file service of its own; paths are absolute."""
+
+    def read(self, path: str) -> AsyncIterator[bytes]:
+        """Iterate over a regular file's content in chunks."""
+        ...
+
+    async def write(self, path: str, chunks: AsyncIterator[bytes]) -> None:
+        """Write a file whole or not at all, making missing parents."""
+        ...
+
+    async def list(self, path: str) -> list[FileInfo]:
+        """Return a directory's entries, in any order."""
+        ...
+
+    async def stat(self, path: str) -> FileInfo:
+        """Return what is known about one path."""
+        ...
+
+    async def mkdir(self, path: str, *, parents: bool) -> None:
+        """Make a directory; with ``parents`` an existing one is no error."""
+        ...
+
+    async def remove(self, path: str, *, recursive: bool) -> None:
+        """Remove a file or link, with ``recursive`` a tree; links inside are never followed."""
+        ...
