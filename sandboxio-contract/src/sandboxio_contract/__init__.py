@@ -1,0 +1,1 @@
+"""The contract every sandboxio adapter is judged by."""
