@@ -1,0 +1,143 @@
+"""The specification of one sandbox: every argument validated, every default resolved, frozen."""
+
+import math
+import re
+import secrets as random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from pydantic import SecretStr
+
+from sandboxio.errors import ConfigurationError
+from sandboxio.isolation import IsolationTier
+from sandboxio.policy import NetworkPolicy, Resources
+from sandboxio.target import BackendConfig
+
+DEFAULT_TIMEOUT = 300.0
+"""Seconds that a sandbox lives if nothing else is said."""
+MAX_TIMEOUT = 86_400.0
+"""Seconds; the longest lifetime that may be asked for."""
+MAX_STRING = 131_071
+"""Bytes of one argument or environment entry that Linux takes, without its NUL."""
+
+_NAME = re.compile(r"[^=\0\n]+\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxSpec:
+    """One sandbox as asked for.
+
+    :param config: the typed configuration of the backend; its ``template`` is resolved.
+    :param env: environment variables of every command.
+    :param secrets: the same, never shown.
+    :param timeout: seconds, both for the creation and as the lifetime.
+    :param metadata: reaches the provider's labels.
+    :param create_id: a client-chosen unique name, by which an orphan is found.
+    """
+
+    backend: str
+    config: BackendConfig
+    template: str | None
+    resources: Resources
+    network: NetworkPolicy
+    env: Mapping[str, str] = field(repr=False)
+    secrets: Mapping[str, SecretStr] = field(repr=False)
+    timeout: float
+    metadata: Mapping[str, str]
+    require_isolation: IsolationTier | None
+    create_id: str
+
+
+def new_create_id() -> str:
+    """Return a fresh name that every provider accepts: lower-case letters, digits and dashes."""
+    return f"sbx-{random.token_hex(10)}"
+
+
+def check_timeout(value: object, what: str, maximum: float = MAX_TIMEOUT) -> float:
+    """Return a finite number of seconds above 0.
+
+    :raises ConfigurationError: ``None``, no number, ≤ 0, NaN, infinite, or above ``maximum``.
+    """
+    hint = f"pass seconds above 0 and up to {maximum:g}; there is no unlimited"
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ConfigurationError(f"{what}: a number of seconds is wanted, not {type(value).__name__}", hint=hint)
+    if not math.isfinite(value) or value <= 0 or value > maximum:
+        raise ConfigurationError(f"{what}: {value!r} is out of range", hint=hint)
+    return float(value)
+
+
+def check_env(env: Mapping[str, str] | None, what: str) -> Mapping[str, str]:
+    """Return environment variables as a read-only copy; a message shows the key, never the value."""
+    if env is None:
+        return MappingProxyType({})
+    if not isinstance(env, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be untyped
+        raise ConfigurationError(f"{what}: a mapping of names to values is wanted")
+    for name, value in env.items():
+        check_variable(name, value, what)
+    return MappingProxyType(dict(env))
+
+
+def check_variable(name: object, value: object, what: str) -> None:
+    """Refuse a name or value that no process environment can carry."""
+    if not isinstance(name, str) or not _NAME.match(name):
+        raise ConfigurationError(
+            f"{what}: {name!r} is no variable name", hint="use a non-empty string without '=', NUL or newline"
+        )
+    if not isinstance(value, str):
+        raise ConfigurationError(f"{what}[{name!r}]: a string is wanted, not {type(value).__name__}")
+    size = len(check_text(name, what)) + len(check_text(value, f"{what}[{name!r}]")) + 1
+    if size > MAX_STRING:
+        raise ConfigurationError(
+            f"{what}[{name!r}]: {size} bytes is over Linux's limit of {MAX_STRING} for one entry",
+            hint="write large values to a file with files.write()",
+        )
+
+
+def check_text(text: str, what: str) -> bytes:
+    """Return the bytes of a string that crosses into a sandbox; bytes from `os.fsdecode` come back as they were.
+
+    :raises ConfigurationError: it holds a NUL or a lone surrogate.
+    """
+    try:
+        data = text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise ConfigurationError(f"{what} holds a lone surrogate", hint="pass valid Unicode text") from None
+    if b"\0" in data:
+        raise ConfigurationError(f"{what} holds a NUL byte", hint="NUL can't be part of it; pass it over stdin or a file")
+    return data
+
+
+def check_secrets(secrets: Mapping[str, str | SecretStr] | None, env: Mapping[str, str]) -> Mapping[str, SecretStr]:
+    """Return secrets wrapped, so that no repr shows a value."""
+    checked: dict[str, SecretStr] = {}
+    for name, value in (secrets or {}).items():
+        plain = value.get_secret_value() if isinstance(value, SecretStr) else value
+        check_variable(name, plain, "secrets")
+        if len(plain) < 4:
+            raise ConfigurationError(
+                f"secrets[{name!r}] has fewer than 4 characters and can't be redacted",
+                hint="pass it in env= if it is no secret",
+            )
+        if name in env:
+            raise ConfigurationError(f"{name!r} is in both env and secrets", hint="keep it in one of them")
+        checked[name] = SecretStr(plain)
+    return MappingProxyType(checked)
+
+
+def check_metadata(metadata: Mapping[str, str] | None, secrets: Mapping[str, SecretStr]) -> Mapping[str, str]:
+    """Return labels as a read-only copy; what a provider can't carry is refused by its plan."""
+    for key, value in (metadata or {}).items():
+        if not isinstance(key, str) or not isinstance(value, str) or not key:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError("metadata: non-empty string keys and string values are wanted")
+        check_text(key, "a metadata key")
+        check_text(value, f"metadata[{key!r}]")
+        refuse_secret(f"metadata[{key!r}]", key + "\n" + value, secrets)
+    return MappingProxyType(dict(metadata or {}))
+
+
+def refuse_secret(what: str, text: str, secrets: Mapping[str, SecretStr]) -> None:
+    """Refuse a text that providers show in clear and that holds a secret."""
+    for name, secret in secrets.items():
+        if secret.get_secret_value() in text:
+            raise ConfigurationError(f"{what} contains the value of the secret {name!r}", hint="take it out")
