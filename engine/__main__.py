@@ -1,0 +1,42 @@
+"""The verbs: start, stop, status."""
+
+import fcntl
+import sys
+
+from engine import daemon, images, processes
+from engine.commands import EngineError
+from engine.settings import Settings
+
+
+def start(settings: Settings) -> None:
+    """Have an engine that answers and holds the test images."""
+    if not daemon.answers():
+        settings.state.mkdir(parents=True, exist_ok=True)
+    daemon.start(settings)
+    images.build(settings)
+
+
+def status(settings: Settings) -> None:
+    """Fail unless the engine we start is running: `.ci/run` must stop only what it started."""
+    if not processes.named(settings, "dockerd"):
+        raise EngineError("no engine of ours is running")
+    print("engine: ours is running")
+
+
+VERBS = {"start": start, "stop": daemon.stop, "status": status}
+
+
+def main(arguments: list[str]) -> str | None:
+    """Run one verb; return the message to fail with."""
+    if len(arguments) != 1 or arguments[0] not in VERBS:
+        return f"usage: python -m engine {'|'.join(VERBS)}"
+    settings = Settings.from_environment()
+    try:
+        VERBS[arguments[0]](settings)
+    except EngineError as error:
+        return f"engine: {error}"
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
