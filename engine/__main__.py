@@ -2,18 +2,33 @@
 
 import fcntl
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from engine import daemon, images, processes
 from engine.commands import EngineError
+from engine.packages import require_root
 from engine.settings import Settings
 
 
 def start(settings: Settings) -> None:
     """Have an engine that answers and holds the test images."""
-    if not daemon.answers():
-        settings.state.mkdir(parents=True, exist_ok=True)
-    daemon.start(settings)
-    images.build(settings)
+    if not daemon.answers() or images.outdated():
+        require_root("starting an engine or building its images")
+        with one_at_a_time(settings.lock_file):
+            daemon.start(settings)
+            images.build(settings)
+    print(f"engine: ready, with {' '.join(image.name for image in images.IMAGES)}")
+
+
+@contextmanager
+def one_at_a_time(lock_file: Path) -> Iterator[None]:
+    """Wait for a start that is under way in another shell."""
+    lock_file.parent.mkdir(parents=True, exist_ok=True)
+    with lock_file.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def status(settings: Settings) -> None:

@@ -30,7 +30,6 @@ def answers() -> bool:
 def start(settings: Settings) -> None:
     """Return once an engine answers; start our own where none does."""
     if answers():
-        print("engine: an engine answers")
         return
     require_root(f"no engine answers at {settings.host}, and starting one")
     install_docker()
@@ -40,7 +39,7 @@ def start(settings: Settings) -> None:
         clear_leftovers(settings)
         launch(settings)
     wait_until_it_answers(settings)
-    print(f"engine: dockerd runs at {settings.host}; its log is {settings.log_file}")
+    print(f"engine: dockerd runs at {settings.host}; its log is {settings.log_file}", flush=True)
 
 
 def install_docker() -> None:
@@ -79,7 +78,8 @@ def wait_until_it_answers(settings: Settings) -> None:
     deadline = time.monotonic() + START_PATIENCE
     while not answers():
         if time.monotonic() > deadline:
-            raise EngineError(f"dockerd does not answer; `make engine-stop` ends it. Its log:\n{tail(settings.log_file)}")
+            said = tail(settings.log_file)
+            raise EngineError(f"dockerd does not answer; `make engine-stop` ends it. Its log:\n{said}")
         time.sleep(0.2)
 
 

@@ -11,6 +11,7 @@ from engine.commands import EngineError, run
 from engine.settings import Settings
 
 RECIPE_LABEL = "io.sandboxio.engine.recipe"
+RECIPE_OF_IMAGE = f'{{{{index .Config.Labels "{RECIPE_LABEL}"}}}}'
 PATH = "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PYTHON = ("python3", "python3-pip", "python-is-python3", "procps", "curl")
 MINIMAL = ("python3-minimal",)
@@ -78,17 +79,21 @@ IMAGES = (
 )
 
 
+def outdated() -> list[Image]:
+    """Return the images that are missing or were made by another recipe."""
+    return [image for image in IMAGES if present_recipe(image.name) != image.recipe]
+
+
 def build(settings: Settings) -> None:
     """Build what is missing or outdated."""
-    outdated = [image for image in IMAGES if present_recipe(image.name) != image.recipe]
-    for image in outdated:
+    wanted = outdated()
+    for image in wanted:
         print(f"engine: building {image.name}", flush=True)
         settings.cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=settings.cache, prefix="image-") as folder:
             load(image, image.fill(settings.cache, Path(folder, "image.tar")))
-    if outdated:  # the ones just replaced have no name any more
+    if wanted:  # the ones just replaced have no name any more
         run(["docker", "image", "prune", "--force", f"--filter=label={RECIPE_LABEL}"])
-    print(f"engine: {len(IMAGES)} images are ready: {' '.join(image.name for image in IMAGES)}")
 
 
 def load(image: Image, archive: Path) -> None:
@@ -100,6 +105,6 @@ def load(image: Image, archive: Path) -> None:
 def present_recipe(name: str) -> str | None:
     """Return the recipe hash of the image the engine has under this name, if it has one."""
     try:
-        return run(["docker", "image", "inspect", f'--format={{{{index .Config.Labels "{RECIPE_LABEL}"}}}}', name]).strip()
+        return run(["docker", "image", "inspect", f"--format={RECIPE_OF_IMAGE}", name]).strip()
     except EngineError:
         return None

@@ -1,0 +1,77 @@
+"""The repository's verbs.
+
+`lint`, `types` and `tests` use the environment nox itself runs in (`make venv`); `wheels` and `lowest` make their own.
+Our distributions are always installed by path, never from an index.
+"""
+
+import sys
+import tomllib
+from pathlib import Path
+
+import nox
+from packaging.requirements import Requirement
+
+nox.needs_version = ">=2024.4"
+nox.options.sessions = ["lint", "types", "tests"]
+
+DISTRIBUTIONS = ("sandboxio-core", "sandboxio-docker", "sandboxio-contract")
+ALL = (".", *DISTRIBUTIONS)
+PYTHON = sys.executable
+UNIT_TESTS = ("-m", "not docker", "tests/test_origin.py", *(f"{folder}/tests" for folder in DISTRIBUTIONS))
+
+
+@nox.session(venv_backend="none")
+def tests(session: nox.Session) -> None:
+    """Run the whole suite."""
+    session.run(PYTHON, "-m", "pytest", *session.posargs)
+
+
+@nox.session(venv_backend="none")
+def lint(session: nox.Session) -> None:
+    """Check style, layout and the import rules."""
+    session.run(PYTHON, "-m", "ruff", "check", ".")
+    session.run(PYTHON, "-m", "ruff", "format", "--check", ".")
+    session.run(str(Path(PYTHON).with_name("lint-imports")))
+
+
+@nox.session(venv_backend="none")
+def types(session: nox.Session) -> None:
+    """Check types with mypy and pyright, both strict."""
+    session.run(PYTHON, "-m", "mypy", "noxfile.py", "conftest.py", "engine", "tests")
+    for folder in DISTRIBUTIONS:  # one run each: their test modules share names
+        session.run(PYTHON, "-m", "mypy", f"{folder}/src", f"{folder}/tests")
+    session.run(PYTHON, "-m", "pyright")
+
+
+@nox.session(venv_backend="venv")
+def wheels(session: nox.Session) -> None:
+    """Build every distribution, install the wheels by path, and run the unit tests on them."""
+    dist = Path(session.create_tmp(), "dist")
+    for folder in ALL:
+        session.run(PYTHON, "-m", "build", "--no-isolation", "--outdir", str(dist), folder, external=True, silent=True)
+    session.install("-r", "requirements/test.txt", *(str(wheel) for wheel in dist.glob("*.whl")))
+    session.run("python", "-m", "pytest", *UNIT_TESTS, *session.posargs, env={"SANDBOXIO_EXPECT_WHEELS": "1"})
+
+
+@nox.session(python="3.11", venv_backend="venv")
+def lowest(session: nox.Session) -> None:
+    """Run the unit tests on the lowest version of everything the distributions claim to support."""
+    lowest_versions = dict(bound for folder in DISTRIBUTIONS for bound in lower_bounds(Path(folder)))
+    constraints = Path(session.create_tmp(), "lowest.txt")
+    constraints.write_text("".join(f"{name}=={version}\n" for name, version in lowest_versions.items()))
+    tools = [line for line in pinned_tools() if Requirement(line).name not in lowest_versions]
+    session.install("--constraint", str(constraints), *tools, *(f"./{folder}" for folder in ALL))
+    session.run("python", "-m", "pytest", *UNIT_TESTS, *session.posargs)
+
+
+def lower_bounds(folder: Path) -> list[tuple[str, str]]:
+    """Return the name and lowest version of each third-party dependency."""
+    project = tomllib.loads(Path(folder, "pyproject.toml").read_text())["project"]
+    requirements = [Requirement(line) for line in project["dependencies"]]
+    return [(need.name, bound.version) for need in requirements for bound in need.specifier if bound.operator == ">="]
+
+
+def pinned_tools() -> list[str]:
+    """Return the requirements of a test run, without their comments."""
+    lines = (line.split("#")[0].strip() for line in Path("requirements/test.txt").read_text().splitlines())
+    return [line for line in lines if line]
