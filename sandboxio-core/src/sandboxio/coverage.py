@@ -62,7 +62,9 @@ def warn_about(plan: Plan) -> None:
 
 
 def _warn_weak(plan: Plan, item: Enforcement, why: str) -> None:
-    warnings.warn(f"{plan.spec.backend} enforces {item.policy} with a residual: {why}", WeakEnforcementWarning, stacklevel=3)
+    warnings.warn(
+        f"{plan.spec.backend} enforces {item.policy} with a residual: {why}", WeakEnforcementWarning, stacklevel=3
+    )
 
 
 def _complete(plan: Plan) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 if TYPE_CHECKING:
-    from sandboxio.process import ExecResult
+    from sandboxio.result import ExecResult
 
 
 class SandboxError(Exception):

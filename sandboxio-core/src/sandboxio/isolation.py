@@ -28,7 +28,9 @@ class IsolationTier(enum.Enum):
 
     def satisfies(self, required: "IsolationTier") -> bool:
         """Whether this tier meets ``required``; `UNKNOWN` meets nothing and can't be required."""
-        return self is not IsolationTier.UNKNOWN and required is not IsolationTier.UNKNOWN and self.rank >= required.rank
+        return (
+            self is not IsolationTier.UNKNOWN and required is not IsolationTier.UNKNOWN and self.rank >= required.rank
+        )
 
 
 _RANK = {

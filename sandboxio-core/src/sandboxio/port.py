@@ -16,7 +16,7 @@ from sandboxio.isolation import IsolationTier
 
 if TYPE_CHECKING:
     from sandboxio.errors import SandboxError
-    from sandboxio.policy import Plan
+    from sandboxio.plan import Plan
     from sandboxio.spec import SandboxSpec
     from sandboxio.target import BackendConfig
 
@@ -101,6 +101,8 @@ class Command:
     :param stdin: true if stdin stays open for `ProcessDriver.send`; false: it is at its end from the start.
     :param user: a user name or id, ``None`` for the sandbox's own.
     :param code: bytes that the interpreter ``argv`` reads as its program, over a path that replaces `CODE_PATH` in argv.
+    :param timeout: seconds after which the provider's side must end the tree by itself: a backstop, later than core's
+        own exact clock.
     """
 
     argv: tuple[str, ...]
@@ -109,6 +111,7 @@ class Command:
     stdin: bool = False
     user: str | None = None
     code: bytes | None = field(default=None, repr=False)
+    timeout: float | None = None
 
 
 CODE_PATH = "{code}"
@@ -131,12 +134,14 @@ class Exit:
     :param signal: the signal that ended it.
     :param limit: the field of `Resources` whose cap ended *this* command.
     :param limits_hit: caps that were hit in the sandbox while it ran, by whomever.
+    :param started: false if the program could not be executed at all (126 / 127).
     """
 
     code: int
     signal: int | None = None
     limit: str | None = None
     limits_hit: tuple[str, ...] = ()
+    started: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +177,10 @@ class ProcessDriver(Protocol):
     """One started command."""
 
     async def receive(self) -> Chunk | None:
-        """Return the next piece of output; ``None`` when both streams ended, or the command ended and all that it
-        itself had written was returned (a background child may hold a pipe open). Cancelling loses nothing.
+        """Return the next piece of output, ``None`` at the end; cancelling loses nothing.
+
+        The end is when both streams ended, or the command ended and all that it itself had written was returned: a
+        background child may hold a pipe open for as long as it likes.
         """
         ...
 
@@ -204,9 +211,12 @@ class Session(Protocol):
     native: object
 
     async def start(self, command: Command) -> ProcessDriver:
-        """Start a command. A missing or non-executable program is no error but an exit of 127 / 126 with the text in
-        stderr. :raises ConfigurationError: working directory missing, user unknown. :raises ResourceLimitExceeded: no
-        process may be started any more.
+        """Start a command.
+
+        A missing or non-executable program is no error but an exit of 127 / 126 with the text in stderr.
+
+        :raises ConfigurationError: the working directory is missing, the user unknown.
+        :raises ResourceLimitExceeded: no process may be started any more.
         """
         ...
 

@@ -104,7 +104,9 @@ def check_text(text: str, what: str) -> bytes:
     except UnicodeEncodeError:
         raise ConfigurationError(f"{what} holds a lone surrogate", hint="pass valid Unicode text") from None
     if b"\0" in data:
-        raise ConfigurationError(f"{what} holds a NUL byte", hint="NUL can't be part of it; pass it over stdin or a file")
+        raise ConfigurationError(
+            f"{what} holds a NUL byte", hint="NUL can't be part of it; pass it over stdin or a file"
+        )
     return data
 
 

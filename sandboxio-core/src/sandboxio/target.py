@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 from urllib.parse import parse_qsl
 
 from pydantic import ConfigDict, ValidationError
@@ -133,9 +133,9 @@ def _from_parameters(target: Target, config_class: type[BackendConfig]) -> Backe
 
 
 def _scalar_fields(config_class: type[BackendConfig]) -> set[str]:
-    scalars = (str, int, float, bool, str | None, int | None, float | None, bool | None)
+    scalars: tuple[object, ...] = (str, int, float, bool, str | None, int | None, float | None, bool | None)
     fields = config_class.model_fields.items()
-    return {name for name, info in fields if name != "template" and info.annotation in scalars}
+    return {name for name, info in fields if name != "template" and cast("object", info.annotation) in scalars}
 
 
 def _lenient(config_class: type[BackendConfig]) -> Any:

@@ -30,7 +30,7 @@ def configuration_error(name: str, error: ValidationError) -> ConfigurationError
     """Say which field is wrong and why, never with the value: it may be a secret."""
     details = error.errors(include_input=False, include_url=False, include_context=False)
     first = details[0]
-    field = ".".join(str(part) for part in first["loc"] if isinstance(part, (str, int)))
+    field = ".".join(str(part) for part in first["loc"])
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
         return ConfigurationError(f"{name} has no field {field!r}", hint="check the spelling of the field")

@@ -1,0 +1,38 @@
+"""Compare what the provider says it applied with the plan, before anything runs; it fails closed."""
+
+from collections.abc import Mapping
+
+from sandboxio.errors import CreationError, PolicyNotEnforced
+from sandboxio.plan import Absent, Plan
+from sandboxio.port import BackendInfo, Observation
+
+
+def check_observation(plan: Plan, info: BackendInfo, seen: Observation | None) -> Observation:
+    """Return ``seen`` if it confirms the plan.
+
+    :raises CreationError: the sandbox vanished, or an item that the backend declares observable was not returned.
+    :raises PolicyNotEnforced: an item is not as planned.
+    """
+    if seen is None:
+        raise CreationError(f"{info.name} made the sandbox {plan.create_id}, but it is gone")
+    if seen.name != plan.create_id:
+        raise PolicyNotEnforced(f"{info.name} answered for another sandbox than {plan.create_id}")
+    for policy in sorted(info.observable):
+        _check_item(plan, info, policy, seen.applied)
+    if "labels" in info.observable and dict(seen.labels) != dict(plan.spec.metadata):
+        raise PolicyNotEnforced(f"{info.name} carries other labels than the metadata that was given")
+    if seen.expires_at is None:
+        raise CreationError(f"{info.name} names no end of the sandbox's lifetime")
+    return seen
+
+
+def _check_item(plan: Plan, info: BackendInfo, policy: str, applied: Mapping[str, object]) -> None:
+    planned = plan[policy]
+    if policy not in applied:
+        raise CreationError(f"{info.name} did not say what it applied for {policy}")
+    value = applied[policy]
+    if isinstance(planned, Absent):
+        if value is not None:
+            raise PolicyNotEnforced(f"{info.name} applied {policy}={value!r}, which was not asked for")
+    elif value != planned.requested:
+        raise PolicyNotEnforced(f"{info.name} applied {policy}={value!r} instead of {planned.requested!r}")

@@ -1,0 +1,220 @@
+"""Files over commands, for sandboxes that have a POSIX shell and no file service of their own.
+
+The scripts get every path as an argument, absolute, so that none can pass for an option, and content over stdin and
+stdout, so that no size limit of arguments applies. What the sandbox's own tools answer is the sandbox's word.
+"""
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from sandboxio.errors import (
+    CapabilityNotSupported,
+    FileSystemError,
+    IsADirectory,
+    NotADirectory,
+    PathExists,
+    PathNotFound,
+    PermissionDenied,
+)
+from sandboxio.port import Command, Exit, FileInfo, ProcessDriver
+
+if TYPE_CHECKING:
+    from sandboxio.lease import Lease
+
+_ERRORS: dict[int, tuple[type[FileSystemError], str, int]] = {
+    44: (PathNotFound, "no such file or directory", 2),
+    45: (IsADirectory, "is a directory", 21),
+    46: (FileSystemError, "is no regular file", 22),
+    47: (PermissionDenied, "permission denied", 13),
+    48: (PathExists, "exists already", 17),
+    49: (NotADirectory, "is not a directory", 20),
+    50: (FileSystemError, "could not be written", 5),
+    51: (FileSystemError, "no space left on device", 28),
+}
+"""Exit code of a script → error class, text, errno."""
+
+_READ = """
+[ -e "$1" ] || exit 44
+[ -d "$1" ] && exit 45
+[ -f "$1" ] || exit 46
+[ -r "$1" ] || exit 47
+exec cat < "$1"
+"""
+
+_WRITE = """
+t=$1
+if [ -L "$t" ]; then t=$(readlink -f "$t") || exit 44; fi
+[ -d "$t" ] && exit 45
+if [ -e "$t" ] && [ ! -f "$t" ]; then exit 46; fi
+d=${t%/*}; d=${d:-/}
+mkdir -p "$d" 2>/dev/null
+[ -d "$d" ] || exit 49
+[ -w "$d" ] || exit 47
+n=$(mktemp "$d/.sandboxio.XXXXXX") || exit 47
+m=644
+[ -e "$t" ] && m=$(stat -c %a "$t")
+if cat > "$n" 2>/dev/null; then :; else rm -f "$n"; exit 51; fi
+chmod "$m" "$n"
+printf '%s\\0%s\\0%s' "$(wc -c < "$n")" "$n" "$t"
+"""
+
+_COMMIT = """
+mv -f "$1" "$2" || { rm -f "$1"; exit 50; }
+"""
+
+_DISCARD = """
+rm -f "$1"
+"""
+
+_ENTRY = """
+entry() {
+  if [ -L "$1" ]; then l=l; else l=-; fi
+  s=$(stat -L -c '%s %f %Y' "$1" 2>/dev/null) || s='0 0 0'
+  printf '%s %s\\n%s\\0' "$l" "$s" "$1"
+}
+"""
+
+_LIST = (
+    _ENTRY
+    + """
+[ -e "$1" ] || exit 44
+[ -d "$1" ] || exit 49
+{ [ -r "$1" ] && [ -x "$1" ]; } || exit 47
+d=${1%/}
+for f in "$d"/* "$d"/.[!.]* "$d"/..?*; do
+  if [ -e "$f" ] || [ -L "$f" ]; then entry "$f"; fi
+done
+"""
+)
+
+_STAT = (
+    _ENTRY
+    + """
+[ -e "$1" ] || exit 44
+entry "$1"
+"""
+)
+
+_MKDIR = """
+if [ "$2" = parents ]; then
+  if [ -e "$1" ] && [ ! -d "$1" ]; then exit 48; fi
+  mkdir -p "$1" || exit 47
+else
+  if [ -e "$1" ] || [ -L "$1" ]; then exit 48; fi
+  d=${1%/*}; d=${d:-/}
+  [ -e "$d" ] || exit 44
+  [ -d "$d" ] || exit 49
+  mkdir "$1" || exit 47
+fi
+"""
+
+_REMOVE = """
+if [ ! -e "$1" ] && [ ! -L "$1" ]; then exit 44; fi
+if [ -d "$1" ] && [ ! -L "$1" ]; then
+  if [ "$2" = recursive ]; then rm -rf "$1" || exit 47; else rmdir "$1" || exit 45; fi
+else
+  rm -f "$1" || exit 47
+fi
+"""
+
+
+class CommandFiles:
+    """The file service of `sandboxio.port.HasFiles`, done with fixed scripts."""
+
+    def __init__(self, lease: "Lease") -> None:
+        self._lease = lease
+
+    async def read(self, path: str) -> AsyncIterator[bytes]:
+        """Iterate over a regular file's content in chunks."""
+        driver = await self._start(_READ, path)
+        ended = False
+        try:
+            while (chunk := await driver.receive()) is not None:
+                if chunk.stream == "stdout":
+                    yield chunk.data
+            self._check(path, await driver.wait())
+            ended = True
+        finally:
+            if not ended:
+                await self._lease.end_tree(driver)
+
+    async def write(self, path: str, chunks: AsyncIterator[bytes]) -> None:
+        """Write a temporary file beside the target, compare its size, then rename it."""
+        driver = await self._start(_WRITE, path, stdin=True)
+        sent = 0
+        try:
+            async for chunk in chunks:
+                sent += len(chunk)
+                await driver.send(chunk)
+            await driver.close_stdin()
+            output = await self._output(driver, path)
+        except BaseException:
+            await self._lease.end_tree(driver)
+            raise
+        size, temporary, target = output.split(b"\0")
+        if int(size) != sent:
+            await self._run(_DISCARD, path, _text(temporary))
+            raise FileSystemError(f"{path!r}: {int(size)} of {sent} bytes arrived; nothing was changed", errno=5)
+        await self._run(_COMMIT, path, _text(temporary), _text(target))
+
+    async def list(self, path: str) -> list[FileInfo]:
+        """Return a directory's entries."""
+        return _entries(await self._run(_LIST, path, path))
+
+    async def stat(self, path: str) -> FileInfo:
+        """Return what is known about one path."""
+        return _entries(await self._run(_STAT, path, path))[0]
+
+    async def mkdir(self, path: str, *, parents: bool) -> None:
+        """Make a directory."""
+        await self._run(_MKDIR, path, path, "parents" if parents else "one")
+
+    async def remove(self, path: str, *, recursive: bool) -> None:
+        """Remove a file, link, empty directory or tree."""
+        await self._run(_REMOVE, path, path, "recursive" if recursive else "one")
+
+    async def _start(self, script: str, *arguments: str, stdin: bool = False) -> ProcessDriver:
+        command = Command(("sh", "-c", script, "sh", *arguments), cwd="/", stdin=stdin)
+        return await self._lease.session_start(command, self._lease.timeout)
+
+    async def _run(self, script: str, path: str, *arguments: str) -> bytes:
+        driver = await self._start(script, *arguments)
+        try:
+            return await self._output(driver, path)
+        except BaseException:
+            await self._lease.end_tree(driver)
+            raise
+
+    async def _output(self, driver: ProcessDriver, path: str) -> bytes:
+        parts: list[bytes] = []
+        while (chunk := await driver.receive()) is not None:
+            if chunk.stream == "stdout":
+                parts.append(chunk.data)
+        self._check(path, await driver.wait())
+        return b"".join(parts)
+
+    def _check(self, path: str, ended: Exit) -> None:
+        if not ended.started:
+            raise CapabilityNotSupported(
+                "files need a POSIX shell in the image", hint="use an image with python3 or sh", why="not_yet"
+            )
+        if ended.code in _ERRORS:
+            cls, text, errno = _ERRORS[ended.code]
+            raise cls(f"{path!r} {text}", errno=errno)
+        if ended.code != 0:
+            raise FileSystemError(f"{path!r}: the file script ended with {ended.code}")
+
+
+def _entries(output: bytes) -> list[FileInfo]:
+    return [_entry(*record.split(b"\n", 1)) for record in output.split(b"\0") if record]
+
+
+def _entry(facts: bytes, path: bytes) -> FileInfo:
+    link, size, mode, modified = facts.split(b" ")
+    bits = int(mode, 16)
+    is_dir = bits & 0o170000 == 0o040000
+    return FileInfo(_text(path), int(size), is_dir, link == b"l", bits & 0o7777, float(modified))
+
+
+def _text(path: bytes) -> str:
+    return path.decode("utf-8", "surrogateescape")

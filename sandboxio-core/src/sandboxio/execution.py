@@ -1,0 +1,130 @@
+"""A started command under its deadline, and the command that runs to its end."""
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import anyio
+
+from sandboxio.errors import ExecutionTimeout, SandboxGone
+from sandboxio.port import Command, Exit, ProcessDriver
+from sandboxio.result import Collected, ExecResult
+from sandboxio.teardown import OwnTask
+
+if TYPE_CHECKING:
+    from sandboxio.lease import Lease
+
+BACKSTOP = 2.0
+"""Seconds by which the provider's own timeout is later than core's clock."""
+
+
+class Running:
+    """A started command under its deadline: what `execute` and `Process` share."""
+
+    def __init__(self, lease: "Lease", driver: ProcessDriver, budget: "Budget") -> None:
+        self.lease = lease
+        self.driver = driver
+        self.budget = budget
+        self._ended = False
+
+    @classmethod
+    async def start(cls, lease: "Lease", command: Command, timeout: float | None) -> "Running":
+        """Start a command; if the caller is cancelled meanwhile, what was started is ended."""
+        budget = Budget.of(lease, timeout)
+        task = OwnTask(lambda: lease.session_start(command, budget.seconds + BACKSTOP))
+        with anyio.move_on_after(budget.left()):
+            try:
+                return cls(lease, await task.wait(), budget)
+            except BaseException:
+                await lease.end_start(task)
+                raise
+        raise budget.expired(lease, Collected(1))
+
+    async def end(self) -> None:
+        """End the whole process tree, once, immune to cancellation."""
+        if not self._ended:
+            self._ended = True
+            await self.lease.end_tree(self.driver)
+
+    def finished(self) -> None:
+        """Note that the command ended by itself; what it left running lives on."""
+        self._ended = True
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How long a call may take: its own timeout, or what is left of the sandbox's life."""
+
+    seconds: float
+    by_lifetime: bool
+    until: float
+
+    @classmethod
+    def of(cls, lease: "Lease", timeout: float | None) -> "Budget":
+        """Take the smaller one; at a tie the lifetime decides."""
+        own = lease.timeout if timeout is None else timeout
+        life = max(0.0, lease.lifetime_left())
+        seconds = min(own, life)
+        return cls(seconds, life <= own, time.monotonic() + seconds)
+
+    def left(self) -> float:
+        """Seconds until the end, not below 0."""
+        return max(0.0, self.until - time.monotonic())
+
+    def expired(self, lease: "Lease", output: Collected) -> SandboxGone | ExecutionTimeout:
+        """Return the error for a budget that is used up, with what was printed."""
+        stdout, stderr = output.kept("stdout"), output.kept("stderr")
+        if self.by_lifetime:
+            return lease.lifetime_over(stdout, stderr)
+        return ExecutionTimeout(f"it did not end within {self.seconds:g} s", stdout=stdout, stderr=stderr)
+
+
+async def execute(
+    lease: "Lease", command: Command, *, stdin: bytes | None, timeout: float | None, max_output: int
+) -> tuple[Exit, ExecResult]:
+    """Run a command to its end."""
+    started = time.monotonic()
+    output = Collected(max_output)
+    running = await Running.start(lease, command, timeout)
+    with anyio.move_on_after(running.budget.left()):
+        try:
+            ended = await _drive(running, output, stdin)
+        except SandboxGone as error:
+            running.finished()
+            raise await lease.refine_gone(error, output.kept("stdout"), output.kept("stderr")) from error.__cause__
+        except BaseException:
+            await running.end()
+            raise
+        running.finished()
+        return ended, _result(ended, output, time.monotonic() - started)
+    raise running.budget.expired(lease, output)
+
+
+async def _drive(running: Running, output: Collected, stdin: bytes | None) -> Exit:
+    driver = running.driver
+    feeder = OwnTask(lambda: _feed(driver, stdin)) if stdin else None
+    try:
+        with running.lease.mapped():
+            while (chunk := await driver.receive()) is not None:
+                output.add(chunk)
+            return await driver.wait()
+    finally:
+        if feeder is not None:
+            feeder.cancel()
+
+
+async def _feed(driver: ProcessDriver, stdin: bytes) -> None:
+    await driver.send(stdin)
+    await driver.close_stdin()
+
+
+def _result(ended: Exit, output: Collected, duration: float) -> ExecResult:
+    return ExecResult(
+        exit_code=ended.code,
+        stdout_bytes=output.kept("stdout"),
+        stderr_bytes=output.kept("stderr"),
+        duration=duration,
+        stdout_truncated=output.truncated("stdout"),
+        stderr_truncated=output.truncated("stderr"),
+        limits_hit=ended.limits_hit,
+    )

@@ -1,0 +1,154 @@
+"""Find and load the one adapter that a target names.
+
+pluggy's bulk loading would import every installed adapter and stop at the first broken one, so exactly one entry point
+is resolved by name, loaded, registered and checked.
+"""
+
+import inspect
+import threading
+from collections.abc import Iterable, Sequence
+from typing import TypeVar, cast
+
+import importlib_metadata
+import pluggy
+
+from sandboxio import hookspecs
+from sandboxio.errors import BackendNotFound, BackendNotInstalled, ConfigurationError
+from sandboxio.port import PORT, Backend, BackendInfo
+from sandboxio.target import BackendConfig
+
+GROUP = "sandboxio.backends"
+OURS = ("bubblewrap", "daytona", "docker", "e2b", "modal", "vercel")
+"""Backends whose adapters this project ships or will ship."""
+
+T = TypeVar("T")
+
+_loaded: dict[str, "Adapter"] = {}
+_registered: dict[str, str] = {}
+_lock = threading.Lock()
+
+
+class Adapter:
+    """One loaded adapter; the only place that calls its hooks."""
+
+    def __init__(self, name: str, distribution: str, plugin: object) -> None:
+        self.name = name
+        self.distribution = distribution
+        self._manager = pluggy.PluginManager(hookspecs.PROJECT)
+        self._manager.add_hookspecs(hookspecs)
+        self._manager.register(plugin, name=name)
+        self._check(plugin)
+        self.info = self._ask_info()
+
+    def make_backend(self, config: BackendConfig) -> Backend:
+        """Call the adapter's `sandboxio_make_backend`."""
+        backend: Backend = self._one(self._manager.hook.sandboxio_make_backend(config=config), "sandboxio_make_backend")
+        return backend
+
+    def _check(self, plugin: object) -> None:
+        try:
+            self._manager.check_pending()
+        except pluggy.PluginValidationError as error:
+            raise ConfigurationError(f"{self._who()} has an unknown hook: {error}") from error
+        for caller in self._manager.get_hookcallers(plugin) or ():
+            for implementation in caller.get_hookimpls():
+                if inspect.iscoroutinefunction(implementation.function):
+                    raise ConfigurationError(f"{self._who()}: {caller.name} is async; hooks are synchronous")
+
+    def _ask_info(self) -> BackendInfo:
+        info = self._one(self._manager.hook.sandboxio_backend_info(), "sandboxio_backend_info")
+        if not isinstance(info, BackendInfo) or info.name != self.name:
+            raise ConfigurationError(f"{self._who()} gave no BackendInfo of the name {self.name!r}")
+        if info.port not in (PORT, PORT - 1):
+            raise ConfigurationError(
+                f"{self._who()} implements port {info.port}, sandboxio-core "
+                f"{importlib_metadata.version('sandboxio-core')} speaks {PORT} and {PORT - 1}",
+                hint=f"install releases of sandboxio-core and {self.distribution} that go together",
+            )
+        return info
+
+    def _one(self, answers: Sequence[T], hook: str) -> T:
+        if len(answers) != 1:
+            raise ConfigurationError(f"{self._who()} does not implement {hook}")
+        return answers[0]
+
+    def _who(self) -> str:
+        return f"the backend {self.name!r} of {self.distribution}"
+
+
+def register(name: str, target: str) -> None:
+    """Make a backend known without an entry point.
+
+    :param name: the DSN scheme.
+    :param target: ``"package.module"`` or ``"package.module:object"`` with the hook implementations.
+    :raises ConfigurationError: the name is taken.
+    """
+    with _lock:
+        if _registered.get(name, target) != target or (name not in _registered and _entry_points(name)):
+            raise ConfigurationError(f"a backend named {name!r} is registered already")
+        _registered[name] = target
+
+
+def installed() -> list[str]:
+    """Return the names of all backends that could be loaded; nothing is imported."""
+    return sorted({point.name for point in _entry_points()} | set(_registered))
+
+
+def load(name: str) -> Adapter:
+    """Load the adapter of one backend; repeated calls return the same object.
+
+    :raises BackendNotInstalled: the backend is one of ours and its distribution is missing.
+    :raises BackendNotFound: nobody offers the name.
+    :raises ConfigurationError: two distributions offer it, or the adapter is broken.
+    """
+    with _lock:
+        adapter = _loaded.get(name)
+        if adapter is None:
+            adapter = _loaded[name] = _load(name)
+        return adapter
+
+
+def _entry_points(name: str | None = None) -> list[importlib_metadata.EntryPoint]:
+    points = cast("Iterable[importlib_metadata.EntryPoint]", importlib_metadata.entry_points(group=GROUP))  # pyright: ignore[reportUnknownMemberType]
+    return [point for point in points if name is None or point.name == name]
+
+
+def _load(name: str) -> Adapter:
+    if name in _registered:
+        point = importlib_metadata.EntryPoint(name, _registered[name], GROUP)
+        return _activate(name, "register()", point)
+    points = {(point.dist.name if point.dist else "?"): point for point in _entry_points(name)}
+    if not points:
+        raise _missing(name)
+    if len(points) > 1:
+        raise ConfigurationError(
+            f"the distributions {' and '.join(sorted(points))} both offer a backend named {name!r}",
+            hint="uninstall one of them",
+        )
+    distribution, point = next(iter(points.items()))
+    return _activate(name, distribution, point)
+
+
+def _activate(name: str, distribution: str, point: importlib_metadata.EntryPoint) -> Adapter:
+    try:
+        plugin = point.load()
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # a plugin may even call sys.exit(); it must break only itself
+        raise ConfigurationError(
+            f"the backend {name!r} of {distribution} ({point.value}) can't be imported: {type(error).__name__}: {error}",
+            hint=f"repair or reinstall {distribution}",
+        ) from error
+    return Adapter(name, distribution, plugin)
+
+
+def _missing(name: str) -> ConfigurationError:
+    known = ", ".join(installed()) or "none"
+    if name in OURS:
+        return BackendNotInstalled(
+            f"the backend {name!r} is not installed (installed: {known})",
+            hint=f"install the distribution sandboxio-{name} from the same checkout or release as sandboxio-core",
+        )
+    return BackendNotFound(
+        f"no backend is named {name!r} (installed: {known})", hint="check the spelling, or install its adapter"
+    )
