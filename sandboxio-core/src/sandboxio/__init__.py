@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         WeakEnforcementWarning,
     )
     from sandboxio.isolation import IsolationTier
-    from sandboxio.plan import Absent, Enforcement, Plan
+    from sandboxio.planning import Absent, Enforcement, Plan
     from sandboxio.plugins import register
     from sandboxio.policy import NetworkPolicy, Resources
     from sandboxio.port import BackendInfo, FileInfo
@@ -100,7 +100,7 @@ _WHERE = {
     **dict.fromkeys(_ERRORS, "errors"),
     **dict.fromkeys(("Creation", "ManagedSandbox", "backend_info", "create"), "api"),
     **dict.fromkeys(("kill_managed", "list_managed", "plan"), "api"),
-    **dict.fromkeys(("Absent", "Enforcement", "Plan"), "plan"),
+    **dict.fromkeys(("Absent", "Enforcement", "Plan"), "planning"),
     **dict.fromkeys(("NetworkPolicy", "Resources"), "policy"),
     **dict.fromkeys(("OutputChunk", "Process"), "process"),
     **dict.fromkeys(("ExecResult", "RichOutput"), "result"),

@@ -16,7 +16,7 @@ from sandboxio.creation import create as create_opened
 from sandboxio.creation import destroy_for_sure, plan_offline, plan_probed
 from sandboxio.errors import ConfigurationError, CreateTimeout
 from sandboxio.isolation import IsolationTier
-from sandboxio.plan import Plan
+from sandboxio.planning import Plan
 from sandboxio.policy import NetworkPolicy, Resources
 from sandboxio.port import Backend, BackendInfo, Progress
 from sandboxio.redaction import Redactor

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from sandboxio.errors import CreationError, PolicyNotEnforced
-from sandboxio.plan import Absent, Plan
+from sandboxio.planning import Absent, Plan
 from sandboxio.port import BackendInfo, Observation
 
 

@@ -10,7 +10,7 @@ from sandboxio.errors import (
     WeakEnforcementWarning,
 )
 from sandboxio.isolation import IsolationTier
-from sandboxio.plan import ITEMS, Absent, Enforcement, Plan
+from sandboxio.planning import ITEMS, Absent, Enforcement, Plan
 from sandboxio.policy import STRENGTHS
 from sandboxio.spec import SandboxSpec
 

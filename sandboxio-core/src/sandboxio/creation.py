@@ -11,7 +11,7 @@ from sandboxio.attestation import check_observation
 from sandboxio.calls import LOOK_BOUND, PortCalls
 from sandboxio.coverage import check_plan, warn_about
 from sandboxio.errors import CreationError, OrphanedSandboxWarning, SandboxError
-from sandboxio.plan import Plan
+from sandboxio.planning import Plan
 from sandboxio.port import Backend, Facts, Observation, PreparesTemplate, Progress, Session, TransportUnfit
 from sandboxio.spec import SandboxSpec
 from sandboxio.teardown import OwnTask, finish, teardown_grace

@@ -12,7 +12,7 @@ import anyio.lowlevel
 from sandboxio.calls import LOOK_BOUND, PortCalls
 from sandboxio.creation import Opened, destroy_for_sure, warn_orphan
 from sandboxio.errors import ConfigurationError, ResourceLimitExceeded, SandboxError, SandboxGone
-from sandboxio.plan import Enforcement
+from sandboxio.planning import Enforcement
 from sandboxio.policy import Resources
 from sandboxio.port import Command, ProcessDriver
 from sandboxio.result import ExecResult

@@ -16,7 +16,7 @@ from sandboxio.isolation import IsolationTier
 
 if TYPE_CHECKING:
     from sandboxio.errors import SandboxError
-    from sandboxio.plan import Plan
+    from sandboxio.planning import Plan
     from sandboxio.spec import SandboxSpec
     from sandboxio.target import BackendConfig
 

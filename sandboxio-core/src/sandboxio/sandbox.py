@@ -13,7 +13,7 @@ from sandboxio.execution import execute
 from sandboxio.files import Files
 from sandboxio.isolation import IsolationTier
 from sandboxio.lease import Lease
-from sandboxio.plan import Enforcement, Receipt
+from sandboxio.planning import Enforcement, Receipt
 from sandboxio.port import Command, Exit
 from sandboxio.process import Process
 from sandboxio.result import DEFAULT_MAX_OUTPUT, ExecResult, check_max_output
