@@ -1,0 +1,211 @@
+"""The least HTTP client that can destroy a container: one request a connection, a deadline over all of it.
+
+Not `http.client`: its timeouts are per read, so that an engine that drips bytes could hold a thread for ever, and
+with what it imports the reaper would need twice the memory.
+"""
+
+import json
+import socket
+import time
+from dataclasses import dataclass
+
+ANSWER_LIMIT = 16 * 1024 * 1024  # bytes; an inspect answer has kilobytes
+CONNECT_S = 5.0
+_CHUNK = 65_536
+
+
+class EngineAway(Exception):
+    """The engine can't be reached, or what answers is not an engine."""
+
+
+class EngineSlow(EngineAway):
+    """The engine took the request and didn't answer in time: what it asked for may still happen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One complete answer of the engine."""
+
+    status: int
+    body: bytes
+
+    @property
+    def ok(self) -> bool:
+        """Whether the engine did what was asked."""
+        return 200 <= self.status < 300
+
+    def json(self) -> object:
+        """Read the body.
+
+        :raises EngineAway: it is not JSON.
+        """
+        try:
+            return json.loads(self.body)
+        except ValueError as error:
+            problem = "the answer is not JSON"
+            raise EngineAway(problem) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where the engine listens: a unix socket's path, else host and port, ``tls`` = file names and whether to verify."""
+
+    path: str | None = None
+    host: str = ""
+    port: int = 0
+    tls: bool = False
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    verify: bool = True
+
+
+class Engine:
+    """One engine, used by several threads at once; it holds no connection between requests."""
+
+    def __init__(self, where: Where) -> None:
+        """Read the TLS files now: the owner may have put them into a directory that doesn't outlive it.
+
+        :raises OSError: a TLS file can't be read or used.
+        """
+        self._where = where
+        self._tls = _tls_context(where) if where.tls else None
+
+    def request(self, method: str, path: str, timeout: float) -> Answer:
+        """Send one request without a body and return the whole answer, within ``timeout`` seconds.
+
+        The path carries no API version: the engine may be upgraded, and refuse the old version, while we hold claims.
+
+        :raises EngineSlow: the request was sent and not answered in time.
+        :raises EngineAway: no connection, or no HTTP.
+        """
+        deadline = time.monotonic() + timeout
+        host = self._where.host or "docker"
+        head = f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+        try:
+            connection = self._connect(min(timeout, CONNECT_S))
+        except (OSError, ValueError) as error:
+            problem = f"no connection: {error}"
+            raise EngineAway(problem) from error
+        with connection:
+            try:
+                connection.sendall(head.encode("ascii"))
+                return _parse(_read_all(connection, deadline))
+            except TimeoutError as error:
+                problem = f"no answer to {method} {path} within {timeout} s"
+                raise EngineSlow(problem) from error
+            except (OSError, ValueError) as error:
+                problem = f"connection lost: {error}"
+                raise EngineAway(problem) from error
+
+    def _connect(self, timeout: float) -> socket.socket:
+        if self._where.path is not None:
+            plain = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            plain.settimeout(timeout)
+            try:
+                plain.connect(self._where.path)
+            except BaseException:
+                plain.close()
+                raise
+            return plain
+        plain = socket.create_connection((self._where.host, self._where.port), timeout)
+        if self._tls is None:
+            return plain
+        try:
+            encrypted: socket.socket = self._tls.wrap_socket(plain, server_hostname=self._where.host)
+            return encrypted
+        except BaseException:
+            plain.close()
+            raise
+
+
+def quote(text: str) -> str:
+    """Return ``text`` as it may stand in a query."""
+    safe = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~"
+    return "".join(chr(byte) if byte in safe else f"%{byte:02X}" for byte in text.encode())
+
+
+def _tls_context(where: Where):  # type: ignore[no-untyped-def]  # noqa: ANN202 - ssl costs memory: only where needed
+    import ssl
+
+    context = ssl.create_default_context(cafile=where.ca)
+    if not where.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if where.cert is not None:
+        context.load_cert_chain(where.cert, where.key)
+    return context
+
+
+def _read_all(connection: socket.socket, deadline: float) -> bytes:
+    # Up to the end of the connection, or of the answer where its length is known: some proxies keep the connection.
+    received = bytearray()
+    while not _complete(received):
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
+            raise TimeoutError
+        connection.settimeout(remaining)
+        piece = connection.recv(_CHUNK)
+        if not piece:
+            break
+        received += piece
+        if len(received) > ANSWER_LIMIT:
+            problem = f"an answer of more than {ANSWER_LIMIT} bytes"
+            raise ValueError(problem)
+    return bytes(received)
+
+
+def _complete(received: bytearray) -> bool:
+    end = received.find(b"\r\n\r\n")
+    if end < 0:
+        return False
+    status, headers = _head(bytes(received[:end]))
+    if status == 204:
+        return True
+    if "content-length" in headers:
+        return len(received) - end - 4 >= int(headers["content-length"])
+    return headers.get("transfer-encoding") == "chunked" and received.endswith(b"\r\n0\r\n\r\n")
+
+
+def _parse(received: bytes) -> Answer:
+    head, separator, body = received.partition(b"\r\n\r\n")
+    if not separator:
+        problem = "the connection ended within the answer's head"
+        raise ValueError(problem)
+    status, headers = _head(head)
+    if headers.get("transfer-encoding") == "chunked":
+        return Answer(status, _unchunk(body))
+    if "content-length" in headers and status != 204:
+        length = int(headers["content-length"])
+        if len(body) < length:
+            problem = "the connection ended within the answer's body"
+            raise ValueError(problem)
+        body = body[:length]
+    return Answer(status, body)
+
+
+def _head(head: bytes) -> tuple[int, dict[str, str]]:
+    first, *lines = head.decode("latin-1").split("\r\n")
+    protocol, _, rest = first.partition(" ")
+    if not protocol.startswith("HTTP/1."):
+        problem = "what answers does not speak HTTP"
+        raise ValueError(problem)
+    pairs = (line.partition(":") for line in lines)
+    return int(rest[:3]), {name.strip().lower(): value.strip().lower() for name, _, value in pairs}
+
+
+def _unchunk(body: bytes) -> bytes:
+    pieces: list[bytes] = []
+    while True:
+        size_text, separator, body = body.partition(b"\r\n")
+        if not separator:
+            problem = "the connection ended within a chunk"
+            raise ValueError(problem)
+        size = int(size_text.partition(b";")[0], 16)
+        if size == 0:
+            return b"".join(pieces)
+        if size < 0 or len(body) < size + 2:
+            problem = "the connection ended within a chunk"
+            raise ValueError(problem)
+        pieces.append(body[:size])
+        body = body[size + 2 :]
