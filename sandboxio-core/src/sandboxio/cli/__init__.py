@@ -1,0 +1,70 @@
+"""The command line: ``sandboxio`` and ``python -m sandboxio``.
+
+Exit codes: 0 ok, 1 failed, 2 wrong usage, 130 interrupted.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from sandboxio import errors
+
+_EXAMPLES = """\
+examples:
+  sandboxio demo                            create, run, stream, prove the denial, tear down
+  sandboxio demo docker://python:3.12-slim  the same with an image of your choice
+  sandboxio errors E1101                    what an error means and how to fix it
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.command(options))
+    except errors.SandboxError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="sandboxio",
+        description="Run AI-agent code in any sandbox, under policies that are enforced.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    demo = commands.add_parser("demo", help="show a sandbox at work, and prove that its egress is denied")
+    demo.add_argument("target", nargs="?", help="a DSN; default $SANDBOXIO_BACKEND, else docker://")
+    demo.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+    demo.set_defaults(command=_demo)
+    explain = commands.add_parser("errors", help="explain an error code")
+    explain.add_argument("code", nargs="?", help="such as E1101; without it all are listed")
+    explain.set_defaults(command=_errors)
+    return parser
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from sandboxio.cli.demo import run_demo
+
+    return run_demo(options.target, as_json=options.json)
+
+
+def _errors(options: argparse.Namespace) -> int:
+    known = errors.by_code()
+    if options.code is None:
+        for code, cls in known.items():
+            print(f"{code}  {cls.__name__}")
+        return 0
+    code = "SBX_" + options.code.upper().removeprefix("SBX_")
+    found = known.get(code)
+    if found is None:
+        print(f"no error has the code {code}; `sandboxio errors` lists all", file=sys.stderr)
+        return 2
+    print(f"{code} {found.__name__}\n\n{(found.__doc__ or '').strip()}")
+    if found.default_hint:
+        print(f"\nFix: {found.default_hint}")
+    return 0
