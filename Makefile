@@ -7,7 +7,7 @@ SOURCES := . $(DISTRIBUTIONS)
 PYPROJECTS := pyproject.toml $(DISTRIBUTIONS:%=%/pyproject.toml)
 ARGS ?=
 
-.PHONY: venv engine engine-stop demo test lint types clean
+.PHONY: venv engine engine-stop demo test lint format types clean
 
 venv: .venv/stamp
 
@@ -33,6 +33,10 @@ test: venv
 
 lint: venv
 	$(BIN)/nox --session lint
+
+format: venv
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
 
 types: venv
 	$(BIN)/nox --session types

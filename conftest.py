@@ -5,24 +5,21 @@
 
 import os
 
-import docker
 import pytest
-from docker.errors import DockerException, ImageNotFound
-from requests.exceptions import RequestException
 
-PROBE_IMAGE = "sandboxio-test/user"  # the last one `make engine` builds
-ENGINE_TIMEOUT = 5
+from engine import daemon, images
+from engine.settings import Settings
+
 NOT_RUN = pytest.StashKey[str]()
 
 
+@pytest.hookimpl(trylast=True)  # after -m and -k have chosen
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("docker") or item.get_closest_marker("network"):
             item.add_marker("enable_socket")
     docker_items = [item for item in items if item.get_closest_marker("docker")]
-    if not docker_items:
-        return
-    missing = what_is_missing()
+    missing = what_is_missing() if docker_items else None
     if not missing:
         return
     line = f"NOT RUN: {len(docker_items)} Docker tests ({missing})"
@@ -41,17 +38,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 def what_is_missing() -> str | None:
     """Say why Docker tests cannot run here, or `None` where they can."""
-    where = os.environ.get("DOCKER_HOST", "the default address")
-    try:
-        client = docker.from_env(timeout=ENGINE_TIMEOUT)
-    except DockerException:
-        return f"no engine answered at {where}; `make engine` starts one"
-    try:
-        client.images.get(PROBE_IMAGE)
-    except ImageNotFound:
-        return f"the engine at {where} has no test images; `make engine` builds them"
-    except (DockerException, RequestException):
-        return f"no engine answered at {where}; `make engine` starts one"
-    finally:
-        client.close()
+    host = Settings.from_environment().host
+    if not daemon.answers():
+        return f"no engine answered at {host}; `make engine` starts one"
+    outdated = images.outdated()
+    if outdated:
+        names = " ".join(image.name for image in outdated)
+        return f"the engine at {host} lacks {names}; `make engine` builds them"
     return None

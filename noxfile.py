@@ -50,7 +50,7 @@ def wheels(session: nox.Session) -> None:
     for folder in ALL:
         session.run(PYTHON, "-m", "build", "--no-isolation", "--outdir", str(dist), folder, external=True, silent=True)
     session.install("-r", "requirements/test.txt", *(str(wheel) for wheel in dist.glob("*.whl")))
-    session.run("python", "-m", "pytest", *UNIT_TESTS, *session.posargs, env={"SANDBOXIO_EXPECT_WHEELS": "1"})
+    session.run("python", "-m", "pytest", *UNIT_TESTS, *session.posargs, env={"SANDBOXIO_EXPECT_ORIGIN": ".whl"})
 
 
 @nox.session(python="3.11", venv_backend="venv")

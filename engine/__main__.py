@@ -2,7 +2,7 @@
 
 import fcntl
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def start(settings: Settings) -> None:
 
 
 @contextmanager
-def one_at_a_time(lock_file: Path) -> Iterator[None]:
+def one_at_a_time(lock_file: Path) -> Generator[None]:
     """Wait for a start that is under way in another shell."""
     lock_file.parent.mkdir(parents=True, exist_ok=True)
     with lock_file.open("w") as lock:

@@ -65,8 +65,8 @@ def end(process: Process, patience: float) -> None:
             time.sleep(0.05)
 
 
-def mounts_below(*folders: Path) -> list[Path]:
+def mounts_below(*folders: Path, table: Path = Path("/proc/self/mountinfo")) -> list[Path]:
     """Return the mount points below these folders, the innermost first."""
-    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    lines = table.read_text().splitlines()
     points = [Path(re.sub(r"\\(\d{3})", lambda match: chr(int(match[1], 8)), line.split()[4])) for line in lines]
     return [point for point in reversed(points) if any(point.is_relative_to(folder) for folder in folders)]
