@@ -1,0 +1,92 @@
+"""The process that keeps a world standing, and takes it down when its owner is gone.
+
+It has a session of its own and holds a pipe from the owner: the end of that pipe, however the owner came to its end, is the
+order to tear down. It speaks JSON lines: a configuration in, the world's facts out, then one answer per request.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Protocol, cast
+
+from sandboxio_contract.network.reason import NotProvable
+
+
+class World(Protocol):
+    """What a supervisor keeps."""
+
+    def build(self) -> dict[str, object]:
+        """Set it up and return its facts."""
+        ...
+
+    def witness(self) -> dict[str, object]:
+        """Return what was seen so far."""
+        ...
+
+    def tear_down(self, *, orphaned: bool) -> None:
+        """Leave the host as it was; `orphaned` if the owner did not take leave."""
+        ...
+
+
+def make(configuration: dict[str, object]) -> World:
+    """Return the world that a configuration asks for."""
+    secret = bytes.fromhex(str(configuration["secret"]))
+    if configuration["world"] == "host":
+        from sandboxio_contract.network.hostworld import HostWorld
+
+        return HostWorld(secret, str(configuration["run"]), Path(str(configuration["directory"])))
+    from sandboxio_contract.network.arenaworld import ArenaWorld
+
+    return ArenaWorld(secret, str(configuration["run"]))
+
+
+def _ended(_number: int, _frame: object) -> None:
+    raise SystemExit(1)
+
+
+def serve(world: World) -> None:
+    """Build, answer until the owner takes leave or is gone, tear down in any case."""
+    orphaned = True
+    try:
+        _say({"ready": world.build()})
+        for line in sys.stdin.buffer:
+            if line.strip() == b"close":
+                orphaned = False
+                return
+            _say(_answer(world, line))
+    except NotProvable as error:
+        orphaned = False
+        _say({"code": error.code, "reason": error.reason})
+    except OSError as error:
+        _say({"code": "canary", "reason": f"the canary could not be set up: {error}"})
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        world.tear_down(orphaned=orphaned)
+        _say({"closed": True})
+
+
+def _answer(world: World, _line: bytes) -> dict[str, object]:
+    try:
+        return {"witness": world.witness()}
+    except NotProvable as error:
+        return {"code": error.code, "reason": error.reason}
+
+
+def _say(message: dict[str, object]) -> None:
+    # The owner may be gone; what is left to do is the same.
+    with contextlib.suppress(OSError):
+        os.write(sys.stdout.fileno(), json.dumps(message).encode() + b"\n")
+
+
+def main() -> None:
+    """Run as the supervisor; the configuration is the first line of standard input, so its secret is in no argv."""
+    signal.signal(signal.SIGTERM, _ended)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    serve(make(cast("dict[str, object]", json.loads(sys.stdin.buffer.readline()))))
+
+
+if __name__ == "__main__":
+    main()
