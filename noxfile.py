@@ -4,6 +4,7 @@
 Our distributions are always installed by path, never from an index.
 """
 
+import shutil
 import sys
 import tomllib
 from pathlib import Path
@@ -47,6 +48,7 @@ def types(session: nox.Session) -> None:
 def wheels(session: nox.Session) -> None:
     """Build every distribution, install the wheels by path, and run the unit tests on them."""
     dist = Path(session.create_tmp(), "dist")
+    shutil.rmtree(dist, ignore_errors=True)
     for folder in ALL:
         session.run(PYTHON, "-m", "build", "--no-isolation", "--outdir", str(dist), folder, external=True, silent=True)
     session.install("-r", "requirements/test.txt", *(str(wheel) for wheel in dist.glob("*.whl")))
