@@ -93,7 +93,7 @@ def _from_context() -> dict[str, Any]:
 
     from docker.context import ContextAPI
 
-    context = ContextAPI.get_context(os.environ.get("DOCKER_CONTEXT"))
+    context: Any = ContextAPI.get_context(os.environ.get("DOCKER_CONTEXT"))
     if context is None or not context.Host:
         return {}
     return {"base_url": context.Host, "tls": context.TLSConfig}

@@ -1,0 +1,67 @@
+"""The concrete caps of one sandbox: every default resolved, nothing unlimited, nothing beyond the host."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sandboxio.errors import ConfigurationError
+from sandboxio.policy import Resources
+
+DEFAULTS = {"cpu": 1.0, "memory_mb": 512, "disk_mb": 1024, "pids": 256}
+"""Cores, MiB, MiB, processes and threads; lowered to what a smaller host has."""
+MINIMA = {"cpu": 0.01, "memory_mb": 32, "disk_mb": 1, "pids": 16}
+"""cpu: the engine's own. memory_mb, pids: below these the agent and one command do not fit (measured, 2026-11)."""
+SHM_MB = 64
+OPEN_FILES = (1024, 4096)
+"""Soft and hard limit of open files per process; unset it is inherited from the engine (20,000 was seen)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """What will be set."""
+
+    cpu: float
+    memory_mb: int
+    disk_mb: int
+    pids: int
+
+    @property
+    def nano_cpus(self) -> int:
+        """Billionths of a core, which is what the engine counts."""
+        return round(self.cpu * 1_000_000_000)
+
+    @property
+    def shm_mb(self) -> int:
+        """MiB of ``/dev/shm``; its pages count as memory, so more than the memory would be no bound."""
+        return min(SHM_MB, self.memory_mb)
+
+
+def resolve(resources: Resources, maxima: Mapping[str, float]) -> Caps:
+    """Fill in the defaults and refuse what the host does not have.
+
+    :raises ConfigurationError: a value outside what the engine takes, naming the bound.
+    """
+    cpu = _value(resources, "cpu", maxima)
+    if round(cpu * 1e9) / 1e9 != cpu:
+        raise ConfigurationError(
+            f"Resources(cpu={cpu!r}): Docker counts billionths of a core",
+            hint=f"pass cpu={round(cpu * 1e9) / 1e9!r}",
+        )
+    return Caps(cpu, *(int(_value(resources, name, maxima)) for name in ("memory_mb", "disk_mb", "pids")))
+
+
+def _value(resources: Resources, name: str, maxima: Mapping[str, float]) -> float:
+    asked: float | None = getattr(resources, name)
+    most = maxima.get(name)
+    if asked is None:
+        return DEFAULTS[name] if most is None else min(DEFAULTS[name], most)
+    if most is not None and asked > most:
+        raise ConfigurationError(
+            f"Resources({name}={asked!r}) is over the maximum of this Docker engine: {most:g}",
+            hint=f"ask for at most {most:g}, or use a larger host",
+        )
+    if asked < MINIMA[name]:
+        raise ConfigurationError(
+            f"Resources({name}={asked!r}) is under the minimum: {MINIMA[name]:g}",
+            hint=f"ask for {MINIMA[name]:g} or more",
+        )
+    return asked

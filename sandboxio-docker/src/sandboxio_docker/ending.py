@@ -1,0 +1,100 @@
+"""Why a sandbox ended, found out only when somebody asks."""
+
+import json
+import time
+from typing import Any
+
+import anyio
+import requests
+from anyio import to_thread
+from docker.errors import DockerException
+
+from sandboxio_docker.attach import wait_removed
+from sandboxio_docker.endpoint import Endpoint
+from sandboxio_docker.engine import Engine, EngineSilent
+from sandboxio_docker.errors import CONNECTION_LOST
+from sandboxio_docker.reaper import Reaper, ReaperUnavailable
+from sandboxio_docker.sdk import Json, Sdk
+from sandboxio_docker.wire import Answer
+
+PATIENCE = 2.0
+"""Seconds to wait for the engine's word; the removal of a full layer takes longer and is not waited for."""
+KILLED = 137
+"""128 + SIGKILL: by the kernel for want of memory, or by the engine for whoever asked it."""
+
+
+class Ending:
+    """Watches one container's end: an open request to the engine, read only when needed; no task."""
+
+    def __init__(self, engine: Engine, reaper: Reaper, container_id: str, name: str, expires_at: float) -> None:
+        self._engine = engine
+        self._reaper = reaper
+        self._container_id = container_id
+        self._name = name
+        self._expires_at = expires_at
+        self._since = int(time.time()) - 60
+        self._waiting: Answer | None = None
+        self._reason: str | None = None
+
+    async def watch(self, endpoint: Endpoint) -> None:
+        """Begin to watch; before the start, so that an early end is not missed."""
+        self._waiting = await wait_removed(endpoint, self._container_id)
+
+    def busy(self) -> None:
+        """Tell the reaper that user code may write to the disk from now on.
+
+        It stays so: what a command leaves running in the background writes on after the command's end.
+        """
+        self._reaper.busy(self._name, True)
+
+    async def aclose(self) -> None:
+        """Give up the open request."""
+        if self._waiting is not None:
+            await self._waiting.aclose()
+
+    async def reason(self) -> str:
+        """Return ``"lifetime"``, ``"killed"``, ``"unknown"``, or the field of `Resources` whose cap ended it."""
+        if self._reason is None:
+            self._reason = await self._find_out()
+        return self._reason
+
+    async def _find_out(self) -> str:
+        told = await to_thread.run_sync(self._told_by_reaper, abandon_on_cancel=True)
+        if told is not None:
+            return told
+        status = await self._status()
+        if status in (KILLED, None) and await self._out_of_memory():
+            return "memory_mb"
+        if time.time() >= self._expires_at - 1:
+            return "lifetime"
+        return "killed" if status == KILLED else "unknown"
+
+    def _told_by_reaper(self) -> str | None:
+        try:
+            return self._reaper.status(self._name)
+        except ReaperUnavailable:
+            return None
+
+    async def _status(self) -> int | None:
+        if self._waiting is None:
+            return None
+        with anyio.move_on_after(PATIENCE):
+            try:
+                async for line in self._waiting.lines():
+                    return int(json.loads(line)["StatusCode"])
+            except (*CONNECTION_LOST, OSError, ValueError, KeyError):
+                return None
+        return None
+
+    async def _out_of_memory(self) -> bool:
+        """Whether the kernel ended a process for want of memory; inspect does not say it of all (moby #15621, #18470)."""
+
+        def events(client: Sdk) -> list[Json]:
+            chosen = {"container": [self._container_id], "event": ["oom"]}
+            until: Any = f"{time.time():.3f}"  # in fractions: an instant to come would be waited for
+            return list(client.events(self._since, until, chosen, decode=True))
+
+        try:
+            return bool(await self._engine.call(events, within=PATIENCE))
+        except (requests.RequestException, DockerException, EngineSilent):
+            return False

@@ -1,0 +1,158 @@
+"""Control calls to one Docker engine: the SDK in worker threads, each call with a deadline."""
+
+import contextvars
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Literal, TypeVar, cast
+
+import anyio
+from anyio import CapacityLimiter, to_thread
+from anyio.lowlevel import RunVar
+from docker import APIClient, DockerClient
+from docker.models.containers import Container
+from docker.tls import TLSConfig
+from requests import Response
+from requests.adapters import HTTPAdapter
+from sandboxio.errors import CapabilityNotSupported
+
+from sandboxio_docker.endpoint import Endpoint, resolve
+from sandboxio_docker.sdk import Sdk
+
+T = TypeVar("T")
+
+Lane = Literal["work", "end"]
+LANES: dict[Lane, int] = {"work": 16, "end": 16}
+"""Threads per event loop. Ending sandboxes has its own lane: twenty slow creates must not delay one kill."""
+OLDEST_API = (1, 41)
+"""Docker 20.10; the first whose answers this adapter was written against."""
+
+_within: contextvars.ContextVar[float] = contextvars.ContextVar("sandboxio_docker_within", default=60.0)
+
+
+class EngineSilent(Exception):
+    """The engine accepted a request and did not answer it in time."""
+
+
+class _Client(APIClient):
+    """The SDK's client, each socket operation bounded by the call's own deadline.
+
+    The SDK has one timeout for everything (docker-py #2096, #3124); an abandoned thread must end by itself.
+    """
+
+    def request(self, method: str | bytes, url: str | bytes, *args: Any, **kwargs: Any) -> Response:
+        kwargs["timeout"] = _within.get()
+        return super().request(method, url, *args, **kwargs)
+
+
+class _Native(DockerClient):
+    """The SDK's own front end over our connections, for `Session.native`."""
+
+    def __init__(self, api: APIClient) -> None:
+        self.api = api
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A container that this process made."""
+
+    name: str
+    expires_at: float
+    has_network: bool
+
+
+@dataclass(slots=True)
+class Register:
+    """What this process knows of one engine; shared by threads, each access is one step.
+
+    :param made: the containers that it made, by id.
+    :param unfit: why an image can't run the agent, by image id.
+    :param swept: held once leftovers were looked for.
+    """
+
+    made: dict[str, Made] = field(default_factory=dict[str, Made])
+    unfit: dict[str, str] = field(default_factory=dict[str, str])
+    swept: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Engine:
+    """One engine; safe to use from any thread and any number of event loops, also after a fork."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.register = Register()
+        self._lock = threading.Lock()
+        self._client: tuple[int, _Client] | None = None
+        self._limiters: RunVar[dict[str, CapacityLimiter] | None] = RunVar("sandboxio_docker_lanes")
+
+    async def call(self, act: Callable[[Sdk], T], *, within: float = 30.0, lane: Lane = "work") -> T:
+        """Let ``act`` use the SDK in a worker thread; a cancelled caller leaves the thread to its deadline.
+
+        :param within: seconds for the whole call, waiting for a thread included.
+        :raises EngineSilent: no answer by then.
+        """
+        with anyio.move_on_after(within):
+            limiter = self._lanes()[lane]
+            return await to_thread.run_sync(self._act, act, within, abandon_on_cancel=True, limiter=limiter)
+        raise EngineSilent(f"no answer within {within:g} s")
+
+    def _act(self, act: Callable[[Sdk], T], within: float) -> T:
+        _within.set(within)
+        # The SDK's own signatures are untyped; `Sdk` states those that are used.
+        return act(cast("Sdk", self._connected()))
+
+    def _lanes(self) -> dict[str, CapacityLimiter]:
+        lanes = self._limiters.get(None)
+        if lanes is None:
+            lanes = {name: CapacityLimiter(size) for name, size in LANES.items()}
+            self._limiters.set(lanes)
+        return lanes
+
+    def _connected(self) -> _Client:
+        # A forked child must not share its parent's pooled connections: answers would be mixed up.
+        with self._lock:
+            if self._client is None or self._client[0] != os.getpid():
+                self._client = (os.getpid(), connect(self.endpoint))
+            return self._client[1]
+
+    def native(self, container_id: str) -> Container:
+        """Return the SDK's object of a container; no traffic."""
+        client = _Native(self._connected())
+        return Container({"Id": container_id}, client=client, collection=client.containers)
+
+    async def version(self) -> str:
+        """Return the negotiated API version."""
+        return await self.call(lambda client: str(client.api_version), within=10)
+
+
+def connect(endpoint: Endpoint) -> _Client:
+    """Open a client and negotiate the API version.
+
+    :raises CapabilityNotSupported: the engine is older than `OLDEST_API`.
+    """
+    size = sum(LANES.values())
+    tls: TLSConfig | bool = False
+    if endpoint.is_tls:
+        pair = (endpoint.cert, endpoint.key) if endpoint.cert and endpoint.key else None
+        tls = TLSConfig(client_cert=pair, ca_cert=endpoint.ca, verify=endpoint.verify)
+    client = _Client(base_url=endpoint.base_url, version="auto", tls=tls, max_pool_size=size)
+    if not endpoint.is_local:
+        # Over TCP the SDK keeps ten connections whatever max_pool_size says (docker-py #1636).
+        client.mount("https://" if endpoint.is_tls else "http://", HTTPAdapter(pool_maxsize=size))
+    if tuple(int(part) for part in client.api_version.split(".")) < OLDEST_API:
+        raise CapabilityNotSupported(
+            f"the Docker engine speaks API {client.api_version} only", hint="update it to Docker 20.10 or newer"
+        )
+    return client
+
+
+@cache
+def _engine(endpoint: Endpoint) -> Engine:
+    return Engine(endpoint)
+
+
+def engine_for(host: str | None) -> Engine:
+    """Return the process's one `Engine` for an address; see `sandboxio_docker.endpoint.resolve`."""
+    return _engine(resolve(host))

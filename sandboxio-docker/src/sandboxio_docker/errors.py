@@ -1,0 +1,108 @@
+"""The table from what the SDK, the connection and the engine say to what sandboxio raises."""
+
+import sys
+from http import HTTPStatus
+
+import anyio
+import requests
+from docker.errors import APIError, DockerException, ImageNotFound
+from sandboxio.errors import (
+    AuthError,
+    BackendUnavailable,
+    ConnectError,
+    CreationError,
+    RateLimitError,
+    SandboxError,
+    SandboxGone,
+)
+
+from sandboxio_docker.endpoint import Endpoint
+from sandboxio_docker.engine import EngineSilent
+from sandboxio_docker.wire import EngineAnswer
+
+CONNECTION_LOST = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream)
+
+
+def map_error(error: BaseException, endpoint: Endpoint) -> SandboxError | None:
+    """Translate an exception; ``None`` if neither the engine nor its connection raised it."""
+    if isinstance(error, SandboxError):
+        return error
+    answer = answer_of(error)
+    if answer is not None:
+        return _from_answer(error, *answer)
+    if isinstance(error, CONNECTION_LOST):
+        return ConnectError(
+            f"the connection to the Docker engine was lost: {error}", hint="see whether the engine restarted"
+        )
+    if isinstance(error, (requests.RequestException, DockerException, OSError, EngineSilent)):
+        return unavailable(endpoint, error)
+    return None
+
+
+def answer_of(error: BaseException) -> tuple[int, str] | None:
+    """Return status and message if the engine answered, whichever client asked."""
+    if isinstance(error, EngineAnswer):
+        return error.status, error.message
+    if isinstance(error, APIError) and error.response is not None:
+        return error.response.status_code, str(error.explanation or error)
+    return None
+
+
+def is_gone(error: BaseException) -> bool:
+    """Whether the container does not exist any more, or is being removed at this moment.
+
+    Only these two: 409 also means paused, or stopped, which is not gone (docker-maven-plugin #1967).
+    """
+    status, message = answer_of(error) or (0, "")
+    if status == HTTPStatus.NOT_FOUND:
+        return not isinstance(error, ImageNotFound)
+    return status == HTTPStatus.CONFLICT and "removal of container" in message and "in progress" in message
+
+
+def unavailable(endpoint: Endpoint, error: BaseException) -> BackendUnavailable:
+    """Say that the engine does not answer, and how to start it."""
+    why = _innermost(error)
+    return BackendUnavailable(
+        f"no Docker engine answers at {endpoint.base_url}: {why}", hint=_start_hint(endpoint, why)
+    )
+
+
+def _from_answer(error: BaseException, status: int, message: str) -> SandboxError:
+    lower = message.lower()
+    if isinstance(error, ImageNotFound):
+        return CreationError(f"the Docker engine has no such image: {message}", hint="check the name in template=")
+    if is_gone(error) or (status == HTTPStatus.CONFLICT and "is not running" in lower):
+        return SandboxGone(f"the container is gone: {message}")
+    if status == HTTPStatus.CONFLICT and "is paused" in lower:
+        return ConnectError(f"the container is paused: {message}", hint="docker unpause it, or kill the sandbox")
+    if status == HTTPStatus.TOO_MANY_REQUESTS or "toomanyrequests" in lower:
+        return RateLimitError(f"the registry asks to slow down: {message}", hint="log in to it, or wait")
+    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        return AuthError(
+            f"the Docker engine refused: {message}", hint="check docker login and the engine's authorization"
+        )
+    if status == HTTPStatus.SERVICE_UNAVAILABLE:
+        return BackendUnavailable(f"the Docker engine is not ready: {message}", hint="wait until it has started")
+    return CreationError(f"the Docker engine answered {status}: {message}", hint="see the engine's log for the reason")
+
+
+def _innermost(error: BaseException) -> str:
+    """Return the message of the deepest cause: the SDK wraps a refused connection four times."""
+    seen: set[int] = set()
+    while id(error) not in seen:
+        seen.add(id(error))
+        inner = next((arg for arg in error.args if isinstance(arg, BaseException)), None)
+        error = error.__cause__ or inner or (None if error.__suppress_context__ else error.__context__) or error
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__
+
+
+def _start_hint(endpoint: Endpoint, why: str) -> str:
+    if not endpoint.is_local:
+        return f"check that the engine at {endpoint.base_url} runs and can be reached, or unset DOCKER_HOST"
+    if "ermission denied" in why:
+        return "add yourself to the group that owns the socket (sudo usermod -aG docker $USER; log in again)"
+    if sys.platform == "linux":
+        return "start it: sudo systemctl start docker (install: https://docs.docker.com/engine/install/)"
+    return "start Docker Desktop (or colima start), or set DOCKER_HOST"

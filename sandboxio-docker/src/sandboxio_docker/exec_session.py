@@ -1,0 +1,263 @@
+"""The second transport, for images without a fit Python: the engine's exec API, `sleep` as the first process."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain, repeat
+from typing import Any
+
+import anyio
+from sandboxio.errors import CapabilityNotSupported, ConfigurationError, SandboxGone
+from sandboxio.port import CODE_PATH, Chunk, Command, Exit, Killed, ProcessDriver
+
+from sandboxio_docker.attach import STDERR, Frames, start_exec
+from sandboxio_docker.ending import Ending
+from sandboxio_docker.endpoint import Endpoint
+from sandboxio_docker.engine import Engine
+from sandboxio_docker.errors import CONNECTION_LOST, is_gone
+from sandboxio_docker.sdk import Sdk
+
+NOT_FOUND, NOT_EXECUTABLE = 127, 126
+LOOK_EVERY = 0.25
+"""Seconds between looks at a command whose output is read; as much silence after its end is the end of its output."""
+DRAIN = 1.0
+"""Seconds spent waiting, in all, for output after the command's end: a background child may write for ever."""
+POLLS = (0.02, 0.05, 0.1, 0.25, 0.5)
+"""Seconds between looks at a command, the last one repeated."""
+
+WITH_CODE = """
+f=$(mktemp "${TMPDIR:-/tmp}/sbx.XXXXXX") && cat >"$f" || exit 126
+for a; do shift; [ "$a" = '{code}' ] && a=$f; set -- "$@" "$a"; done
+"$@" </dev/null; s=$?; rm -f "$f"; exit $s
+"""
+"""Keeps the code that comes over stdin in a file of its own; argv stays argv, nothing is spliced into the script."""
+assert CODE_PATH in WITH_CODE
+
+
+class ExecSession:
+    """Commands through exec. It can't end one tree alone (moby #9167 was never merged): a kill ends the sandbox.
+
+    :ivar native: the SDK's container object.
+    """
+
+    def __init__(self, engine: Engine, endpoint: Endpoint, container_id: str, ending: Ending) -> None:
+        self.native: object = engine.native(container_id)
+        self._engine = engine
+        self._endpoint = endpoint
+        self._container_id = container_id
+        self._ending = ending
+        self._cwd = "/"
+
+    async def settle(self, cwd: str, *, make: bool) -> None:
+        """Fix the default working directory; ``make`` it, writable by whatever user the image runs as."""
+        if make:
+            driver = await self._start(Command(("mkdir", "-p", "-m", "1777", cwd), cwd="/", user="0"))
+            if (await driver.wait()).code != 0:
+                return
+        self._cwd = cwd
+
+    async def start(self, command: Command) -> ProcessDriver:
+        """Start a command; see `sandboxio.port.Session.start`."""
+        self._ending.busy()
+        return await self._start(command)
+
+    async def _start(self, command: Command) -> "ExecDriver":
+        if _wants_stdin(command) and self._endpoint.is_tls:
+            # Its end can't be said without ending the connection: TLS has no half-close.
+            raise CapabilityNotSupported("stdin over TLS needs an image with python3", hint="use one", why="not_yet")
+        if command.code is not None:
+            command = replace(command, argv=("sh", "-c", WITH_CODE, "sh", *command.argv))
+        exec_id = await self.explained(lambda client: _create(client, self._container_id, command))
+        driver = ExecDriver(self, exec_id, await start_exec(self._endpoint, exec_id))
+        try:
+            await driver.settle(command)
+        except BaseException:
+            await driver.aclose()
+            raise
+        return driver
+
+    async def inspect(self, exec_id: str) -> "Look":
+        """Return what the engine says of one command."""
+        answer = await self.explained(lambda client: client.exec_inspect(exec_id))
+        return Look(answer["Running"], answer["ExitCode"], answer["Pid"])
+
+    async def explained(self, act: Callable[[Sdk], Any]) -> Any:
+        """Call the engine; an end of the sandbox gets its reason."""
+        try:
+            return await self._engine.call(act)
+        except Exception as error:
+            if is_gone(error) or "is not running" in str(error):
+                raise await self.gone() from error
+            raise
+
+    async def gone(self) -> SandboxGone:
+        """Return the error for a sandbox that ended."""
+        return SandboxGone("the container ended", reason=await self._ending.reason())
+
+    async def end(self) -> None:
+        """Kill the container: with AutoRemove it is removed too."""
+        try:
+            await self._engine.call(lambda client: client.kill(self._container_id, "KILL"), lane="end")
+        except Exception as error:
+            if not is_gone(error) and "is not running" not in str(error):
+                raise
+
+    async def aclose(self) -> None:
+        """Close the connection; the sandbox lives on until its lifetime or its owner ends."""
+        await self._ending.aclose()
+
+    def info(self) -> Mapping[str, object]:
+        """Return ``transport``, ``kill``, ``cwd``."""
+        return {"transport": "exec", "kill": "sandbox", "cwd": self._cwd}
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A command as the engine sees it; ``pid`` is 0 if it never ran."""
+
+    running: bool
+    code: int | None
+    pid: int
+
+
+class ExecDriver:
+    """One exec'd command."""
+
+    def __init__(self, session: ExecSession, exec_id: str, frames: Frames) -> None:
+        self._session = session
+        self._exec_id = exec_id
+        self._frames = frames
+        self._exit: Exit | None = None
+        self._refusal: list[Chunk] = []
+        self._over = False
+        self._stdin_open = False
+        self._ended = False
+        self._looked_at = 0.0
+        self._patience = DRAIN
+
+    async def settle(self, command: Command) -> None:
+        """Wait until the command runs, or was refused; give it its code."""
+        look = await self._look_until(lambda look: look.pid != 0 or look.code is not None)
+        if look.pid == 0:
+            self._refuse(command, await self._text())
+            return
+        self._stdin_open = _wants_stdin(command)
+        if command.code is not None:
+            await self.send(command.code)
+            await self.close_stdin()
+
+    def _refuse(self, command: Command, text: str) -> None:
+        # The engine writes its own error to the command's stdout, with exit code 126 whatever the reason was (runc #591).
+        if "chdir to cwd" in text:
+            raise ConfigurationError(
+                f"the working directory {command.cwd!r} can't be used: {text}",
+                hint="make it first, or pass another cwd=",
+            )
+        if "unable to find user" in text or "unable to find group" in text:
+            raise ConfigurationError(f"the image has no user {command.user!r}: {text}", hint="pass a user that exists")
+        missing = "executable file not found" in text or "no such file or directory" in text
+        code = NOT_FOUND if missing else NOT_EXECUTABLE
+        self._exit = Exit(code, started=False)
+        what = "not found" if missing else "can't be executed"
+        self._refusal = [Chunk("stderr", f"{command.argv[0]}: {what}\n".encode())]
+        self._over = True
+
+    async def receive(self) -> Chunk | None:
+        """Return the next piece of output; see the port for when it is over."""
+        if self._refusal:
+            return self._refusal.pop()
+        while not self._over:
+            # A background child may hold the pipe (moby #33039): only the command's own end counts, not the stream's.
+            await self._look()
+            before = anyio.current_time()
+            with anyio.move_on_after(min(LOOK_EVERY, max(self._patience, 0))):
+                chunk = await self._next()
+                if self._ended:
+                    self._patience -= anyio.current_time() - before
+                return chunk
+            self._over = self._ended
+        return None
+
+    async def _look(self) -> None:
+        now = anyio.current_time()
+        if not self._ended and now - self._looked_at >= LOOK_EVERY:
+            self._ended = not (await self._session.inspect(self._exec_id)).running
+            self._looked_at = now
+
+    async def _next(self) -> Chunk | None:
+        try:
+            frame = await self._frames.receive()
+        except CONNECTION_LOST as error:
+            raise await self._session.gone() from error
+        if frame is None:
+            self._over = True
+            return None
+        return Chunk("stderr" if frame[0] == STDERR else "stdout", frame[1])
+
+    async def send(self, data: bytes) -> None:
+        """Write to stdin; dropped once it is closed or the command ended."""
+        if self._stdin_open and not self._over:
+            try:
+                await self._frames.send(data)
+            except (*CONNECTION_LOST, OSError):
+                self._stdin_open = False
+
+    async def close_stdin(self) -> None:
+        """End stdin."""
+        if self._stdin_open and not self._over:
+            self._stdin_open = False
+            try:
+                await self._frames.send_eof()
+            except (*CONNECTION_LOST, OSError):
+                return
+
+    async def wait(self) -> Exit:
+        """Wait for the command to end, dropping its output; an unknown exit code is never 0."""
+        while await self.receive() is not None:
+            pass
+        if self._exit is None:
+            # The stream may end early (docker-py #3160): the exit code is the engine's word, however long it takes.
+            look = await self._look_until(lambda look: not look.running and look.code is not None)
+            assert look.code is not None
+            self._exit = Exit(look.code)
+            await self._frames.aclose()
+        return self._exit
+
+    async def kill(self) -> Killed:
+        """End the sandbox: nothing smaller can be ended for certain this way."""
+        await self._session.end()
+        await self.aclose()
+        return "sandbox"
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        await self._frames.aclose()
+
+    async def _look_until(self, enough: Callable[[Look], bool]) -> Look:
+        for pause in chain(POLLS, repeat(POLLS[-1])):
+            look = await self._session.inspect(self._exec_id)
+            if enough(look):
+                return look
+            await anyio.sleep(pause)
+        raise AssertionError
+
+    async def _text(self) -> str:
+        text = b""
+        while frame := await self._frames.receive():
+            text += frame[1]
+        return text.decode("utf-8", "replace").strip()
+
+
+def _create(client: Sdk, container_id: str, command: Command) -> str:
+    answer = client.exec_create(
+        container_id,
+        list(command.argv),
+        stdin=_wants_stdin(command),
+        environment=dict(command.env),
+        workdir=command.cwd,
+        user=command.user or "",
+    )
+    return str(answer["Id"])
+
+
+def _wants_stdin(command: Command) -> bool:
+    return command.stdin or command.code is not None

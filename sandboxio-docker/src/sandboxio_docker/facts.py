@@ -1,0 +1,105 @@
+"""What one engine and one image can do, found out by reads only."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from docker.errors import ImageNotFound
+from sandboxio.port import Facts
+
+from sandboxio_docker.endpoint import Endpoint
+from sandboxio_docker.info import BASELINE
+from sandboxio_docker.sdk import Json, Sdk
+
+RUNTIMES = ("runc", "crun", "io.containerd.runc.v2")
+"""Runtimes that apply the engine's caps themselves; others were measured to drop them (runsc with --ignore-cgroups)."""
+CAP_FLAGS = {
+    "MemoryLimit": "memory",
+    "SwapLimit": "memory.swap",
+    "CpuCfsQuota": "cpu",
+    "PidsLimit": "pids",
+}
+"""Fields of ``/info`` that say whether the engine can apply a cap; rootless engines and Podman answer false."""
+
+
+def read(client: Sdk, endpoint: Endpoint, template: str) -> Facts:
+    """Ask the engine; three reads, in a worker thread."""
+    info: Json = client.info()
+    values: dict[str, object] = {
+        "api_version": client.api_version,
+        "os": info.get("OSType", "linux"),
+        "missing_caps": ", ".join(policy for flag, policy in CAP_FLAGS.items() if not info.get(flag)),
+        "runtime": _runtime(info),
+        "disk_quota": _has_quota(info, endpoint),
+        "seccomp": any(
+            "name=seccomp" in str(option) and "unconfined" not in str(option)
+            for option in info.get("SecurityOptions") or ()
+        ),
+        "image": _image(client, template),
+    }
+    maxima = dict(BASELINE.maxima)
+    if info.get("NCPU"):
+        maxima["cpu"] = float(info["NCPU"])
+    if info.get("MemTotal"):
+        maxima["memory_mb"] = int(info["MemTotal"]) // 2**20
+    return Facts(values, maxima)
+
+
+def unfit(facts: Facts, reason: str) -> Facts:
+    """Return the same facts for an image in which no agent can run."""
+    return Facts({**facts.values, "agent_unfit": reason}, facts.maxima, facts.assumed)
+
+
+def image_of(facts: Facts) -> Mapping[str, Any] | None:
+    """Return what is known about the image: ``id``, ``workdir``, ``user``, ``volumes``; ``None`` while it is not there."""
+    image: Any = facts.values.get("image")
+    return image  # type: ignore[no-any-return]
+
+
+def _runtime(info: Mapping[str, Any]) -> str | None:
+    """Return the runtime to name in the request: "" = the engine's default, ``None`` = none that applies caps."""
+    if info.get("DefaultRuntime", "runc") in RUNTIMES:
+        return ""
+    return next((name for name in RUNTIMES if name in (info.get("Runtimes") or {})), None)
+
+
+def _image(client: Sdk, template: str) -> Json | None:
+    try:
+        answer: Json = client.inspect_image(template)
+    except ImageNotFound:
+        return None
+    config: Json = answer.get("Config") or {}
+    return {
+        "id": answer["Id"],
+        "workdir": config.get("WorkingDir") or "",
+        "user": config.get("User") or "",
+        "volumes": tuple(config.get("Volumes") or ()),
+    }
+
+
+def _has_quota(info: Mapping[str, Any], endpoint: Endpoint) -> bool:
+    """Whether the storage driver bounds a container's layer (``--storage-opt size``).
+
+    btrfs and zfs always; overlay2 on xfs mounted with pquota (Docker's reference of ``docker create``, read 2026-11).
+    The mount options are no part of the engine's answers: they are looked up where the engine is this machine's.
+    """
+    driver, status = info.get("Driver"), dict(pair for pair in info.get("DriverStatus") or () if len(pair) == 2)
+    if driver in ("btrfs", "zfs"):
+        return True
+    if driver != "overlay2" or status.get("Backing Filesystem") != "xfs" or not endpoint.is_local:
+        return False
+    return _mounted_with_pquota(str(info.get("DockerRootDir", "")))
+
+
+def _mounted_with_pquota(root: str) -> bool:
+    try:
+        mounts = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return False
+    best, quota = "", False
+    for fields in (line.split() for line in mounts):
+        at, kind, options = fields[1], fields[2], fields[3].split(",")
+        inside = root == at or root.startswith(at.rstrip("/") + "/")
+        if inside and len(at) >= len(best):
+            best, quota = at, kind == "xfs" and bool({"prjquota", "pquota"} & set(options))
+    return quota

@@ -1,0 +1,120 @@
+"""Open a session: the first one, by which the sandbox starts, or a further one."""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import anyio
+from sandboxio.agent.bootstrap import agent_argv
+from sandboxio.agent.session import AgentUnfit
+from sandboxio.errors import ConfigurationError
+from sandboxio.planning import Plan
+from sandboxio.port import Facts, Session, TransportUnfit
+
+from sandboxio_docker import labels
+from sandboxio_docker.attach import AgentStream, attach, start_exec
+from sandboxio_docker.ending import Ending
+from sandboxio_docker.endpoint import Endpoint
+from sandboxio_docker.engine import Engine
+from sandboxio_docker.exec_session import ExecSession
+from sandboxio_docker.facts import image_of, unfit
+from sandboxio_docker.planning import DEFAULT_CWD, default_cwd
+from sandboxio_docker.reaper import Reaper
+from sandboxio_docker.session import BOOT_TIMEOUT, DockerSession, boot, check_report, is_unfit_start
+
+START_BOUND = 60.0
+"""Seconds for the start of a container."""
+
+
+class Opener:
+    """Opens one container."""
+
+    def __init__(
+        self, engine: Engine, endpoint: Endpoint, reaper: Reaper, container_id: str, name: str, expires_at: float
+    ) -> None:
+        self._engine = engine
+        self._endpoint = endpoint
+        self._id = container_id
+        self._expires_at = expires_at
+        self._ending = Ending(engine, reaper, container_id, name, expires_at)
+
+    async def first(self, plan: Plan, probe: Callable[[], Awaitable[Facts]]) -> Session:
+        """Start the sandbox over the transport of its plan.
+
+        :raises TransportUnfit: no agent can serve this image.
+        """
+        workdir = str(plan.parameters["workdir"])
+        if plan.parameters["transport"] == "exec":
+            return await self._first_exec(workdir)
+        began = time.monotonic()
+        try:
+            return await self._first_agent(plan, workdir)
+        except AgentUnfit as error:
+            facts = await probe()
+            image = image_of(facts)
+            # An agent that only came late says nothing of the image: that verdict is not kept.
+            if image and time.monotonic() - began < BOOT_TIMEOUT:
+                self._engine.register.unfit[image["id"]] = error.reason
+            raise TransportUnfit(f"no agent in this image: {error.reason}", unfit(facts, error.reason)) from error
+
+    async def further(self, inspected: Mapping[str, Any]) -> Session:
+        """Connect to a sandbox that runs: a second agent through one exec, never the first process."""
+        config: Mapping[str, Any] = inspected["Config"]
+        workdir = str(config.get("WorkingDir") or "")
+        if config["Labels"].get(labels.TRANSPORT) == "exec":
+            return await self._exec_session(workdir)
+        argv = list(agent_argv())
+        exec_id = await self._engine.call(lambda client: client.exec_create(self._id, argv, stdin=True)["Id"])
+        stream = AgentStream(await start_exec(self._endpoint, exec_id))
+        agent = await boot(stream, self._expires_at, _wanted(workdir), first=False)
+        return DockerSession(agent, self._ending, self._engine.native(self._id))
+
+    async def _first_agent(self, plan: Plan, workdir: str) -> Session:
+        stream = AgentStream(await attach(self._endpoint, self._id))
+        try:
+            await self._ending.watch(self._endpoint)
+            await self._start(AgentUnfit)
+            agent = await boot(stream, self._expires_at, _wanted(workdir), first=True)
+            check_report(agent.report, plan)
+        except BaseException:
+            await anyio.aclose_forcefully(stream)
+            await self._ending.aclose()
+            raise
+        return DockerSession(agent, self._ending, self._engine.native(self._id))
+
+    async def _first_exec(self, workdir: str) -> Session:
+        try:
+            await self._ending.watch(self._endpoint)
+            await self._start(_NoSleep)
+            return await self._exec_session(workdir)
+        except BaseException:
+            await self._ending.aclose()
+            raise
+
+    async def _exec_session(self, workdir: str) -> Session:
+        session = ExecSession(self._engine, self._endpoint, self._id, self._ending)
+        cwd = default_cwd(workdir)
+        await session.settle(cwd, make=cwd == DEFAULT_CWD)
+        return session
+
+    async def _start(self, unfit: Callable[[str], Exception]) -> None:
+        try:
+            await self._engine.call(lambda client: client.start(self._id), within=START_BOUND)
+        except Exception as error:
+            if is_unfit_start(error):
+                raise unfit(str(error)) from error
+            raise
+
+
+class _NoSleep(ConfigurationError):
+    """The image has nothing that could be a sandbox's first process."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(
+            f"the image needs python3 or sleep, and has neither: {message}",
+            hint="name an image with one of them in template=",
+        )
+
+
+def _wanted(workdir: str) -> str | None:
+    return None if workdir in ("", "/") else workdir

@@ -1,0 +1,119 @@
+"""The receipt of each policy item: what holds it, how that is known, and what stays possible."""
+
+from sandboxio.isolation import IsolationTier
+from sandboxio.planning import Absent, EnforcedBy, Enforcement, Evidence, Receipt
+from sandboxio.policy import Strength
+from sandboxio.port import Facts
+from sandboxio.spec import SandboxSpec
+
+from sandboxio_docker.caps import Caps
+from sandboxio_docker.config import DockerConfig
+
+READ = "read 2026-11"
+CONSTRAINTS = f"https://docs.docker.com/engine/containers/resource_constraints/ ({READ})"
+MEASURED = "measured on Docker 20.10, 2026-11"
+
+
+def receipts(spec: SandboxSpec, caps: Caps, facts: Facts, transport: str) -> tuple[Receipt, ...]:
+    """Answer every policy item."""
+    return (
+        _egress(spec, transport),
+        Absent("network.allow", "no allowlist was asked for; Docker has none"),
+        Absent("network.ingress", "no port of the sandbox is published"),
+        _applied("cpu", caps.cpu, "NanoCpus (CFS quota)"),
+        _applied("memory", caps.memory_mb, "Memory (memory control group)"),
+        _applied("memory.swap", 0, "MemorySwap = Memory: one total for both"),
+        _applied(
+            "pids",
+            caps.pids,
+            "PidsLimit (pids control group)",
+            f"https://docs.docker.com/reference/cli/docker/container/run/ ({READ})",
+        ),
+        _disk(caps, facts),
+        Absent("gpu", "no GPU was asked for, and none is passed through"),
+        _lifetime(spec, transport),
+        _applied("labels", dict(spec.metadata), "container labels io.sandboxio.meta.*", MEASURED),
+        _secrets(spec, transport),
+        _isolation(facts),
+    )
+
+
+def _applied(policy: str, requested: object, mechanism: str, source: str = CONSTRAINTS) -> Enforcement:
+    return Enforcement(policy, requested, mechanism, "provider", "attested", source=source)
+
+
+def _egress(spec: SandboxSpec, transport: str) -> Enforcement:
+    if spec.network.egress == "allow":
+        residuals = (
+            "listeners of the host on the bridge's gateway address can be reached",
+            "the metadata address 169.254.169.254 can be reached where the host can reach it",
+        )
+        mechanism = "a bridge network of its own, inter-container communication off"
+        source = f"https://docs.docker.com/engine/network/drivers/bridge/ ({READ}); residuals {MEASURED}"
+        return _network("allow", mechanism, "address", residuals, source)
+    residual: tuple[str, ...] = ()
+    if transport == "exec":
+        residual = ("vsock sockets, which no network namespace confines, were not checked (accept_vsock)",)
+    elif isinstance(spec.config, DockerConfig) and spec.config.accept_vsock:
+        residual = ("vsock sockets may be possible where the agent can't install its filter (accept_vsock)",)
+    source = f"https://docs.docker.com/engine/network/drivers/none/ ({READ}); vsock {MEASURED}"
+    return _network("deny", "NetworkMode=none: only a loopback interface", "interface", residual, source)
+
+
+def _network(
+    requested: str, mechanism: str, strength: Strength, residuals: tuple[str, ...], source: str
+) -> Enforcement:
+    return Enforcement("network.egress", requested, mechanism, "provider", "attested", strength, residuals, source)
+
+
+def _disk(caps: Caps, facts: Facts) -> Enforcement:
+    if facts.values.get("disk_quota"):
+        source = f"https://docs.docker.com/reference/cli/docker/container/create/ ({READ})"
+        return _applied("disk", caps.disk_mb, "StorageOpt size (the storage driver's quota)", source)
+    return Enforcement(
+        "disk",
+        caps.disk_mb,
+        "ulimit fsize for one file; the host-side reaper watches the layer's size and destroys the sandbox",
+        "sandboxio",
+        "attested",
+        residuals=(
+            "what is written between two looks (2 s or more apart) may pass the cap",
+            "inodes are not counted, and blocks are rounded",
+        ),
+        source=f"fsize {MEASURED}; this storage driver has no quota",
+    )
+
+
+def _lifetime(spec: SandboxSpec, transport: str) -> Enforcement:
+    inside = "the agent (the sandbox's first process)" if transport == "agent" else "the first process, sleep,"
+    mechanism = f"{inside} ends itself; the host-side reaper destroys the sandbox at the same time"
+    by: EnforcedBy = "sandboxio"
+    evidence: Evidence = "documented"
+    residuals = (
+        "counted from the create request, by the owner's clock",
+        "after the end of owner and reaper it is the first process alone, then the next start of this adapter",
+    )
+    return Enforcement("lifetime", spec.timeout, mechanism, by, evidence, residuals=residuals, source=MEASURED)
+
+
+def _secrets(spec: SandboxSpec, transport: str) -> Receipt:
+    if not spec.secrets:
+        return Absent("secrets", "no secret was given")
+    where = "frames to the agent" if transport == "agent" else "each exec's environment (exec inspect shows none of it)"
+    mechanism = f"environment of each command, passed in {where}; never in the container's configuration"
+    return Enforcement("secrets", tuple(sorted(spec.secrets)), mechanism, "sandboxio", "documented", source=MEASURED)
+
+
+def _isolation(facts: Facts) -> Enforcement:
+    residuals = ["one kernel is shared with the host: for trusted, development and CI code"]
+    if facts.values.get("seccomp") is False:
+        residuals.append("this engine runs containers without its seccomp profile")
+    return Enforcement(
+        "isolation",
+        IsolationTier.CONTAINER.value,
+        "namespaces and control groups; all capabilities dropped, no-new-privileges, no mounts, log driver none",
+        "provider",
+        "attested",
+        residuals=tuple(residuals),
+        source=f"https://docs.docker.com/engine/security/ ({READ})",
+    )

@@ -1,0 +1,158 @@
+"""The session that the agent serves, and why it ended."""
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from http import HTTPStatus
+from typing import TypeVar
+
+from sandboxio.agent.report import BootReport
+from sandboxio.agent.session import AgentSession, AgentUnfit, open_agent
+from sandboxio.errors import PolicyNotEnforced, SandboxGone
+from sandboxio.planning import Plan
+from sandboxio.port import Chunk, Command, Exit, FileInfo, Killed, ProcessDriver
+
+from sandboxio_docker.attach import AgentStream
+from sandboxio_docker.ending import Ending
+from sandboxio_docker.errors import answer_of
+from sandboxio_docker.planning import accepts_vsock
+
+T = TypeVar("T")
+
+BOOT_TIMEOUT = 10.0
+"""Seconds for the boot report; the plain start of Python takes a hundredth of that."""
+
+
+class DockerSession:
+    """An agent's session whose end is explained; has files, as the agent has.
+
+    :ivar native: the SDK's container object.
+    """
+
+    def __init__(self, agent: AgentSession, ending: Ending, native: object) -> None:
+        self.agent = agent
+        self.native = native
+        self._ending = ending
+
+    async def start(self, command: Command) -> ProcessDriver:
+        """Start a command."""
+        self._ending.busy()
+        return _Driver(await self.explained(self.agent.start(command)), self)
+
+    async def aclose(self) -> None:
+        """Close the connection; the first agent then ends the sandbox."""
+        await self.agent.aclose()
+        await self._ending.aclose()
+
+    def info(self) -> Mapping[str, object]:
+        """Return what the agent says of itself, and whether a shell is there."""
+        report = self.agent.report
+        return {"cwd": report.cwd, "shell": report.has_shell, **self.agent.info(), "transport": "agent"}
+
+    async def explained(self, call: Awaitable[T]) -> T:
+        """Await ``call``; an end of the sandbox gets its reason."""
+        try:
+            return await call
+        except SandboxGone as gone:
+            if gone.reason != "unknown":
+                raise
+            why = await self._ending.reason()
+            raise SandboxGone(
+                gone.message, reason=why, stdout=gone.stdout_bytes, stderr=gone.stderr_bytes
+            ) from gone.__cause__
+
+    async def read(self, path: str) -> AsyncIterator[bytes]:
+        """Iterate over a regular file's content."""
+        chunks = self.agent.read(path)
+        while (chunk := await self.explained(anext(chunks, None))) is not None:
+            yield chunk
+
+    async def write(
+        self, path: str, chunks: AsyncIterator[bytes], *, mode: int | None = None, modified: float | None = None
+    ) -> None:
+        """Write a file whole or not at all."""
+        self._ending.busy()
+        await self.explained(self.agent.write(path, chunks, mode=mode, modified=modified))
+
+    async def list(self, path: str) -> list[FileInfo]:
+        """Return a directory's entries."""
+        return await self.explained(self.agent.list(path))
+
+    async def stat(self, path: str) -> FileInfo:
+        """Return what is known about one path."""
+        return await self.explained(self.agent.stat(path))
+
+    async def mkdir(self, path: str, *, parents: bool) -> None:
+        """Make a directory."""
+        await self.explained(self.agent.mkdir(path, parents=parents))
+
+    async def remove(self, path: str, *, recursive: bool) -> None:
+        """Remove a file, link or tree."""
+        await self.explained(self.agent.remove(path, recursive=recursive))
+
+
+class _Driver:
+    """A command whose sandbox's end is explained."""
+
+    def __init__(self, driver: ProcessDriver, session: DockerSession) -> None:
+        self._driver = driver
+        self._session = session
+
+    async def receive(self) -> Chunk | None:
+        return await self._session.explained(self._driver.receive())
+
+    async def send(self, data: bytes) -> None:
+        await self._session.explained(self._driver.send(data))
+
+    async def close_stdin(self) -> None:
+        await self._session.explained(self._driver.close_stdin())
+
+    async def wait(self) -> Exit:
+        return await self._session.explained(self._driver.wait())
+
+    async def kill(self) -> Killed:
+        return await self._session.explained(self._driver.kill())
+
+
+async def boot(stream: AgentStream, expires_at: float, workdir: str | None, *, first: bool) -> AgentSession:
+    """Start the conversation with an agent that the engine runs.
+
+    :param first: whether it is the container's first process, whose end is the sandbox's end.
+    :raises AgentUnfit: with what the program wrote to stderr.
+    """
+    lifetime = max(expires_at - time.time(), 0.01)
+    try:
+        return await open_agent(
+            stream, lifetime=lifetime, owner_bound=first, workdir=workdir, boot_timeout=BOOT_TIMEOUT
+        )
+    except AgentUnfit as unfit:
+        said = f" ({stream.diagnosis[:500]})" if stream.diagnosis else ""
+        raise AgentUnfit(f"{unfit.reason}{said}") from unfit
+
+
+def check_report(report: BootReport, plan: Plan) -> None:
+    """Compare what the agent sees with the plan: extra evidence, never instead of the engine's answer.
+
+    :raises AgentUnfit: commands could read or change the agent.
+    :raises PolicyNotEnforced: a policy does not hold inside.
+    """
+    if not report.memory_closed:
+        raise AgentUnfit("the agent's memory can't be closed to the commands it starts")
+    if report.capabilities or not report.no_new_privileges:
+        raise PolicyNotEnforced("the sandbox still has capabilities, or may gain privileges")
+    if plan.spec.network.egress != "deny":
+        return
+    if report.interfaces is not None and set(report.interfaces) - {"lo"}:
+        raise PolicyNotEnforced(f'egress="deny", but the sandbox sees the interfaces {", ".join(report.interfaces)}')
+    if report.vsock != "refused" and not accepts_vsock(plan.spec.config):
+        raise PolicyNotEnforced(
+            f'egress="deny", but vsock sockets, which no network namespace confines, are {report.vsock} in this sandbox:'
+            f" the agent's own filter is not there ({report.seccomp})",
+            hint="use an image whose Python has ctypes, or accept it: DockerConfig(accept_vsock=True), docker://IMAGE?accept_vsock=1",
+        )
+
+
+def is_unfit_start(error: BaseException) -> bool:
+    """Whether a start failed because the image lacks the program, and not for any other reason."""
+    status, message = answer_of(error) or (0, "")
+    wordings = ("executable file not found", "no such file or directory", "permission denied", "exec format error")
+    return status >= HTTPStatus.BAD_REQUEST and any(wording in message for wording in wordings)

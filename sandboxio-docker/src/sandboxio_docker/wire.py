@@ -1,0 +1,185 @@
+"""Awaited HTTP for what the SDK can't do without a thread: attached streams, long waits, cancellable pulls.
+
+One connection per request. Requests that end with their answer go out as HTTP/1.0, so that a Go server answers
+without chunks and closes; upgrades are HTTP/1.1 (moby's hijack).
+"""
+
+import json
+import socket
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from http import HTTPStatus
+from urllib.parse import quote, urlencode
+
+import anyio
+from anyio.abc import ByteStream, SocketAttribute
+
+from sandboxio_docker.endpoint import Endpoint
+
+MAX_HEAD = 64 * 1024
+"""Bytes of an answer's head, or of an error's text, that are read at most."""
+CHUNK = 64 * 1024
+
+
+class EngineAnswer(Exception):
+    """The engine refused a request: its HTTP status and its message."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"{status}: {message}")
+        self.status = status
+        self.message = message
+
+
+class Answer:
+    """An answer whose head was read; its body, or the upgraded connection, is still to come."""
+
+    def __init__(self, stream: ByteStream, status: int, headers: Mapping[str, str], rest: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self._stream = stream
+        self._rest = rest
+
+    async def receive(self) -> bytes:
+        """Return what comes next; empty at the end. Cancelling loses nothing."""
+        if self._rest:
+            rest, self._rest = self._rest, b""
+            return rest
+        try:
+            return await self._stream.receive(CHUNK)
+        except anyio.EndOfStream:
+            return b""
+
+    async def send(self, data: bytes) -> None:
+        """Write to the upgraded connection."""
+        await self._stream.send(data)
+
+    async def send_eof(self) -> None:
+        """End the writing side; the engine closes the program's stdin."""
+        await self._stream.send_eof()
+
+    async def aclose(self) -> None:
+        """Close the connection at once."""
+        await anyio.aclose_forcefully(self._stream)
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """Iterate over the lines of the body."""
+        held = b""
+        while data := await self.receive():
+            *whole, held = (held + data).split(b"\n")
+            for line in whole:
+                yield line
+        if held.strip():
+            yield held
+
+    async def refuse(self) -> EngineAnswer:
+        """Read the text of an error answer and return it as an exception."""
+        length = int(self.headers.get("content-length", MAX_HEAD))
+        text = b""
+        while len(text) < min(length, MAX_HEAD) and (data := await self.receive()):
+            text += data
+        try:
+            message = str(json.loads(text)["message"])
+        except (ValueError, KeyError, TypeError):
+            message = text.decode("utf-8", "replace").strip()
+        return EngineAnswer(self.status, message)
+
+
+async def ask(
+    endpoint: Endpoint,
+    method: str,
+    path: str,
+    query: Mapping[str, str] | None = None,
+    body: object = None,
+    *,
+    headers: Mapping[str, str] | None = None,
+    upgrade: bool = False,
+) -> Answer:
+    """Send one request and read the head of its answer.
+
+    :param path: below the API version; quoted here.
+    :param body: sent as JSON; ``None``: no body.
+    :raises EngineAnswer: the engine refused it.
+    :raises OSError: no engine there.
+    """
+    stream = await _connect(endpoint)
+    try:
+        await stream.send(_request(endpoint, method, path, query, body, headers or {}, upgrade))
+        answer = await _head(stream)
+        if answer.status >= HTTPStatus.BAD_REQUEST:
+            raise await answer.refuse()
+    except BaseException:
+        # Whatever happened, cancellation included: nobody else holds this connection.
+        await anyio.aclose_forcefully(stream)
+        raise
+    return answer
+
+
+def _request(
+    endpoint: Endpoint,
+    method: str,
+    path: str,
+    query: Mapping[str, str] | None,
+    body: object,
+    headers: Mapping[str, str],
+    upgrade: bool,
+) -> bytes:
+    target = f"/v{endpoint.api_version}{quote(path)}" + (f"?{urlencode(query)}" if query else "")
+    content = b"" if body is None else json.dumps(body).encode()
+    host = "docker" if endpoint.is_local else "{}:{}".format(*endpoint.address)
+    fields = {"Host": host, "Content-Type": "application/json", "Content-Length": str(len(content)), **headers}
+    if upgrade:
+        fields |= {"Connection": "Upgrade", "Upgrade": "tcp"}
+    head = [f"{method} {target} HTTP/1.{1 if upgrade else 0}", *(f"{name}: {value}" for name, value in fields.items())]
+    return "\r\n".join([*head, "", ""]).encode() + content
+
+
+async def _head(stream: ByteStream) -> Answer:
+    data = b""
+    while b"\r\n\r\n" not in data:
+        if len(data) > MAX_HEAD:
+            raise EngineAnswer(HTTPStatus.BAD_GATEWAY, "the answer's head does not end")
+        try:
+            data += await stream.receive(CHUNK)
+        except anyio.EndOfStream:
+            raise EngineAnswer(HTTPStatus.BAD_GATEWAY, "the engine closed the connection without an answer") from None
+    head, _, rest = data.partition(b"\r\n\r\n")
+    first, *fields = head.decode("latin-1").split("\r\n")
+    parts = first.split(" ", 2)
+    if len(parts) < 2 or not parts[0].startswith("HTTP/") or not parts[1].isdigit():
+        raise EngineAnswer(HTTPStatus.BAD_GATEWAY, f"no HTTP answer: {first[:80]!r}")
+    pairs = (field.partition(":") for field in fields)
+    return Answer(stream, int(parts[1]), {name.strip().lower(): value.strip() for name, _, value in pairs}, rest)
+
+
+async def _connect(endpoint: Endpoint) -> ByteStream:
+    if endpoint.socket_path is not None:
+        return await anyio.connect_unix(endpoint.socket_path)
+    host, port = endpoint.address
+    if not endpoint.is_tls:
+        plain = await anyio.connect_tcp(host, port)
+        _keep_alive(plain.extra(SocketAttribute.raw_socket))  # noqa: S610 - anyio's, not Django's
+        return plain
+    # The engine may drop a TLS connection without a closing handshake when a container ends.
+    secure = await anyio.connect_tcp(
+        host, port, ssl_context=_tls_context(endpoint), tls_standard_compatible=False, tls_hostname=host
+    )
+    _keep_alive(secure.extra(SocketAttribute.raw_socket))  # noqa: S610
+    return secure
+
+
+def _keep_alive(raw: socket.socket) -> None:
+    # An idle attached stream must survive proxies, and a dead peer must be noticed: owner death rests on it.
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, seconds in (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, name):
+            raw.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
+
+
+def _tls_context(endpoint: Endpoint) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=endpoint.ca)
+    if not endpoint.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if endpoint.cert and endpoint.key:
+        context.load_cert_chain(endpoint.cert, endpoint.key)
+    return context
