@@ -1,11 +1,26 @@
 """The session that an agent serves."""
 
+import os
 from collections.abc import AsyncIterator, Mapping
+from struct import pack
+from typing import NoReturn
 
+import anyio
 from anyio.abc import ByteStream
 
-from sandboxio.agent.report import BootReport
+from sandboxio.agent.bootstrap import first_bytes
+from sandboxio.agent.connection import AgentConnection
+from sandboxio.agent.process import AgentProcess, StartFailure
+from sandboxio.agent.protocol import Answer, Frame, ProtocolViolation, Request
+from sandboxio.agent.report import BootReceiver, BootReport
+from sandboxio.agent.transfers import Transfer, decode_entries, encode_path, send_all
+from sandboxio.errors import ConfigurationError, ExecutionError, FileSystemError, ResourceLimitExceeded, SandboxGone
 from sandboxio.port import Command, FileInfo, ProcessDriver
+
+_BAD_CWD, _BAD_USER, _NO_PROCESS = 1, 2, 3
+_ENOENT, _EAGAIN, _ENOMEM = 2, 11, 12
+_MAX_LISTING = 64 * 1024 * 1024
+_DEFAULT_MODE = 0xFFFFFFFF
 
 
 class AgentUnfit(Exception):
@@ -25,50 +40,154 @@ class AgentSession:
     :ivar native: the adapter's own object; ``None`` until the adapter sets it.
     """
 
-    report: BootReport
-    native: object
+    def __init__(self, connection: AgentConnection, report: BootReport) -> None:
+        self._connection = connection
+        self.report = report
+        self.native: object = None
 
     async def start(self, command: Command) -> ProcessDriver:
         """Start a command; see `sandboxio.port.Session.start`."""
-        raise NotImplementedError
+        _check(command)
+        process = AgentProcess(self._connection, stdin=command.stdin)
+        try:
+            await process.start(command, command.cwd or self.report.cwd)
+        except StartFailure as failure:
+            _refuse(command, failure)
+        return process
 
     def info(self) -> Mapping[str, object]:
-        """Return ``transport``, ``kill`` (``"tree"`` or ``"sandbox"``), ``pid``, and the boot report as ``boot``."""
-        raise NotImplementedError
+        """Return ``transport``, ``kill`` (``"tree"`` or ``"sandbox"``), ``pid``, and the boot report as ``boot``.
+
+        Where ``kill`` is ``"sandbox"`` a tree is still killed exactly unless one of its processes fell to the first
+        process while another command was alive.
+        """
+        kill = "tree" if self.report.subreaper else "sandbox"
+        return {"transport": "agent", "kill": kill, "pid": self.report.pid, "boot": self.report}
 
     async def detach(self) -> None:
         """Tell the agent that only the lifetime ends the sandbox from now on; returns when it has confirmed."""
-        raise NotImplementedError
+        receiver = _Confirmation()
+        channel = self._connection.open(receiver)
+        self._connection.post(Request.DETACH, channel)
+        await self._connection.until(lambda: receiver.came, channel)
 
     async def aclose(self) -> None:
         """Close the stream; repeating it does nothing. An owner-bound agent then ends itself and all it started."""
-        raise NotImplementedError
+        await self._connection.aclose()
 
-    def read(self, path: str) -> AsyncIterator[bytes]:
+    async def read(self, path: str) -> AsyncIterator[bytes]:
         """Iterate over a regular file's content."""
-        raise NotImplementedError
+        transfer = Transfer(self._connection, path)
+        transfer.ask_for_output(Request.READ, encode_path(path))
+        try:
+            while (data := await transfer.receive()) is not None:
+                yield data
+        finally:
+            transfer.abandon()
 
     async def write(
         self, path: str, chunks: AsyncIterator[bytes], *, mode: int | None = None, modified: float | None = None
     ) -> None:
         """Write a file whole or not at all, making missing parents; ``mode`` and ``modified`` are set before it appears."""
-        raise NotImplementedError
+        bits = _DEFAULT_MODE if mode is None else mode & 0o7777
+        head = pack(">Id", bits, float("nan") if modified is None else modified)
+        transfer = Transfer(self._connection, path)
+        transfer.ask(Request.WRITE, head + encode_path(path))
+        await send_all(transfer, chunks)
 
     async def list(self, path: str) -> list[FileInfo]:
         """Return a directory's entries."""
-        raise NotImplementedError
+        transfer = Transfer(self._connection, path)
+        transfer.ask_for_output(Request.LIST, encode_path(path))
+        entries: list[FileInfo] = []
+        size = 0
+        try:
+            while (page := await transfer.receive()) is not None:
+                size += len(page)
+                if size > _MAX_LISTING:
+                    message = f"{path}: too many entries for one listing"
+                    raise FileSystemError(message)
+                entries += decode_entries(page, path)
+        except ProtocolViolation as violation:
+            await self._broken(violation)
+        finally:
+            transfer.abandon()
+        return entries
 
     async def stat(self, path: str) -> FileInfo:
         """Return what is known about one path, links followed."""
-        raise NotImplementedError
+        answer = await self._ask(Request.STAT, encode_path(path), path)
+        try:
+            (entry,) = decode_entries(answer, None)
+        except (ProtocolViolation, ValueError) as violation:
+            await self._broken(violation)
+        return FileInfo(path, entry.size, entry.is_dir, entry.is_symlink, entry.mode, entry.modified)
 
     async def mkdir(self, path: str, *, parents: bool) -> None:
         """Make a directory; with ``parents`` an existing one is no error."""
-        raise NotImplementedError
+        await self._ask(Request.MKDIR, bytes([parents]) + encode_path(path), path)
 
     async def remove(self, path: str, *, recursive: bool) -> None:
         """Remove a file or link, with ``recursive`` a tree; links are never followed."""
-        raise NotImplementedError
+        await self._ask(Request.REMOVE, bytes([recursive]) + encode_path(path), path)
+
+    async def _ask(self, kind: Request, payload: bytes, path: str) -> bytes:
+        transfer = Transfer(self._connection, path)
+        transfer.ask(kind, payload)
+        try:
+            return await transfer.result()
+        finally:
+            transfer.abandon()
+
+    async def _broken(self, violation: Exception) -> NoReturn:
+        """End a conversation in which the other side can't be believed any more."""
+        await self._connection.aclose()
+        message = f"the sandbox's agent broke the protocol: {violation}"
+        raise SandboxGone(message, reason="unknown") from violation
+
+
+class _Confirmation:
+    came = False
+
+    def take(self, frame: Frame) -> bool:
+        if frame.kind is not Answer.DETACHED:
+            message = f"a frame {frame.kind.name} instead of a confirmation"
+            raise ProtocolViolation(message)
+        self.came = True
+        return True
+
+
+def _check(command: Command) -> None:
+    """Refuse what no process can be given."""
+    if not command.argv or not command.argv[0]:
+        message = "a command needs a program"
+        raise ConfigurationError(message)
+    texts = [*command.argv, *command.env.values(), command.cwd or "", command.user or ""]
+    if any("\0" in text for text in texts):
+        message = "a NUL character can't be part of an argument, a variable, a directory or a user"
+        raise ConfigurationError(message)
+    if any(not name or "=" in name or "\0" in name for name in command.env):
+        message = "the name of an environment variable is empty or has '=' or NUL in it"
+        raise ConfigurationError(message)
+
+
+def _refuse(command: Command, failure: StartFailure) -> NoReturn:
+    """Raise what a start that failed means to the caller."""
+    text = os.strerror(failure.number)
+    if failure.stage == _BAD_CWD:
+        message = f"the working directory {command.cwd!r} can't be used: {text}"
+        raise ConfigurationError(message)
+    if failure.stage == _BAD_USER:
+        message = f"the user {command.user!r} is unknown in the sandbox"
+        if failure.number != _ENOENT:
+            message = f"the sandbox can't run commands as {command.user!r}: {text}"
+        raise ConfigurationError(message)
+    if failure.stage == _NO_PROCESS and failure.number in (_EAGAIN, _ENOMEM):
+        limit = "pids" if failure.number == _EAGAIN else "memory_mb"
+        message = f"the sandbox can't start another process: {text}"
+        raise ResourceLimitExceeded(message, limit=limit, value=None)
+    message = f"the command could not be started: {text if failure.number else 'its supervisor was ended'}"
+    raise ExecutionError(message)
 
 
 async def open_agent(
@@ -90,4 +209,25 @@ async def open_agent(
     :param boot_timeout: seconds to wait for the boot report.
     :raises AgentUnfit: no boot report in time, the program ended before it, or what came is none.
     """
-    raise NotImplementedError
+    connection = AgentConnection(stream)
+    receiver = BootReceiver()
+    connection.expect_boot(receiver)
+    connection.post_raw(first_bytes(lifetime=lifetime, owner_bound=owner_bound, workdir=workdir))
+    reason = f"no boot report within {boot_timeout:g} s"
+    try:
+        with anyio.move_on_after(boot_timeout):
+            await connection.until(lambda: receiver.report is not None, 0)
+    except SandboxGone as gone:
+        reason = "it ended before its boot report" if gone.__cause__ is None else f"no boot report: {gone.message}"
+    except BaseException:
+        await _close(connection)
+        raise
+    if receiver.report is None:
+        await _close(connection)
+        raise AgentUnfit(reason)
+    return AgentSession(connection, receiver.report)
+
+
+async def _close(connection: AgentConnection) -> None:
+    with anyio.CancelScope(shield=True), anyio.move_on_after(1):
+        await connection.aclose()

@@ -1,0 +1,128 @@
+"""The frames of the agent's protocol, as the host writes and reads them; `inside` has the description.
+
+The host reads what a sandbox sends as hostile: every length and number is checked before it is used, what is kept is
+bounded, and anything unexpected is a `ProtocolViolation`.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from struct import Struct
+
+CHUNK = 65536
+"""The most bytes that a frame carries."""
+WINDOW = 262144
+"""Bytes of one channel that may be on their way to either side before more is granted."""
+UPLOAD_WINDOW = 1048576
+"""The same for the content of a file on its way in."""
+
+_HEADER = Struct(">IIB")
+
+
+class ProtocolViolation(Exception):
+    """The other side sent what the protocol does not allow."""
+
+
+class Request(IntEnum):
+    """What the host sends."""
+
+    START = 1
+    DATA = 2
+    EOF = 3
+    CREDIT = 4
+    KILL = 5
+    READ = 6
+    WRITE = 7
+    LIST = 8
+    STAT = 9
+    MKDIR = 10
+    REMOVE = 11
+    ABORT = 12
+    DETACH = 13
+
+
+class Answer(IntEnum):
+    """What the agent sends."""
+
+    BOOT = 32
+    STARTED = 33
+    FAILED = 34
+    OUT = 35
+    ERR = 36
+    END = 37
+    EXIT = 38
+    KILLED = 39
+    GRANT = 40
+    GONE = 41
+    DONE = 42
+    DETACHED = 43
+
+
+# The payload's exact size, where it has one.
+_SIZES = {
+    Answer.STARTED: 4,
+    Answer.FAILED: 5,
+    Answer.END: 1,
+    Answer.EXIT: 5,
+    Answer.KILLED: 1,
+    Answer.GRANT: 4,
+    Answer.GONE: 0,
+    Answer.DETACHED: 0,
+}
+_ANSWERS = {int(answer): answer for answer in Answer}
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame from the agent."""
+
+    kind: Answer
+    channel: int
+    payload: bytes
+
+
+def encode(kind: Request, channel: int, payload: bytes = b"") -> bytes:
+    """Return one frame for the agent."""
+    if len(payload) > CHUNK:
+        message = f"a frame of {len(payload)} bytes"
+        raise ValueError(message)
+    return _HEADER.pack(len(payload), channel, kind) + payload
+
+
+class Decoder:
+    """Cuts a byte stream into frames; holds at most one unfinished frame."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Take in ``data`` and return the frames that are complete now.
+
+        :raises ProtocolViolation: an unknown kind, or a length that no frame of its kind has.
+        """
+        buffer = self._buffer
+        buffer += data
+        frames: list[Frame] = []
+        start = 0
+        with memoryview(buffer) as view:
+            while len(view) - start >= _HEADER.size:
+                size, channel, number = _HEADER.unpack_from(view, start)
+                kind = _checked(size, number)
+                end = start + _HEADER.size + size
+                if end > len(view):
+                    break
+                frames.append(Frame(kind, channel, bytes(view[end - size : end])))
+                start = end
+        del buffer[:start]
+        return frames
+
+
+def _checked(size: int, number: int) -> Answer:
+    kind = _ANSWERS.get(number)
+    if kind is None:
+        message = f"a frame of unknown kind {number}"
+        raise ProtocolViolation(message)
+    exact = _SIZES.get(kind)
+    if size > CHUNK or (exact is not None and size != exact):
+        message = f"a frame {kind.name} of {size} bytes"
+        raise ProtocolViolation(message)
+    return kind
