@@ -1,5 +1,6 @@
 """What the adapter calls: one `Reaper` per engine in each process, started at the first expectation."""
 
+import math
 import os
 import threading
 import time
@@ -51,8 +52,11 @@ class Reaper:
         :param expires_at: seconds since the epoch; a later jump of the wall clock doesn't move it.
         :raises ReaperUnavailable: not armed; don't send the request.
         """
-        deadline = boot_clock() + expires_at - time.time()
-        claim = Claim(name, deadline)
+        if not math.isfinite(expires_at):
+            problem = f"a deadline must be finite: {expires_at}"
+            raise ValueError(problem)
+        remaining = expires_at - time.time()
+        claim = Claim(name, boot_clock() + max(remaining, 0.0))
         with self._lock:
             self._forget_the_past()
             before = self._claims.get(name)
@@ -60,7 +64,7 @@ class Reaper:
             try:
                 self._ask({"do": "expect", "claim": claim_to_wire(claim)})
             except BaseException:
-                if deadline > boot_clock():  # nothing will be created; a condemned name stays for the next reaper
+                if remaining > 0:  # nothing will be created; a condemned name stays for the next reaper
                     self._restore(name, before)
                 raise
 
@@ -160,12 +164,8 @@ class Reaper:
                 return link.ask(message, self._answer_s)
             except LinkLost:
                 self._drop_link()
-        # The claims hold a change already, so arming a new reaper said it too: saying it once more changes nothing.
-        try:
-            return self._start().ask(message, self._answer_s)
-        except LinkLost as error:
-            problem = f"the reaper started and doesn't answer: {error}"
-            raise ReaperUnavailable(problem) from error
+        self._start()  # arming it with every claim has said a change; of what its predecessor did it knows nothing
+        return {}
 
     def _start(self) -> Link:
         link = start(self._endpoint, self._answer_s)
