@@ -16,14 +16,16 @@ No packet of a probe leaves the machine, also when the backend lies; see `guard`
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from sandboxio_contract.network.arena import Arena, Completed
     from sandboxio_contract.network.checks import Check, Checks, probe_command
     from sandboxio_contract.network.outcome import Outcome, Result, merged, parse_probe
     from sandboxio_contract.network.plan import Neighbour
+    from sandboxio_contract.network.probe_sh import shell_command
     from sandboxio_contract.network.reason import NotProvable
     from sandboxio_contract.network.reference import DockerReference, neighbour_command
     from sandboxio_contract.network.verdict import Verdict, judge
     from sandboxio_contract.network.witness import Witness
-    from sandboxio_contract.network.world import Arena, Completed, HostCanary, cleanup
+    from sandboxio_contract.network.world import HostCanary, cleanup
 
 __all__ = [
     "Arena",
@@ -44,13 +46,14 @@ __all__ = [
     "neighbour_command",
     "parse_probe",
     "probe_command",
+    "shell_command",
 ]
 
 _WHERE = {
-    "Arena": "world",
+    "Arena": "arena",
     "Check": "checks",
     "Checks": "checks",
-    "Completed": "world",
+    "Completed": "arena",
     "DockerReference": "reference",
     "HostCanary": "world",
     "Neighbour": "plan",
@@ -65,6 +68,7 @@ _WHERE = {
     "neighbour_command": "reference",
     "parse_probe": "outcome",
     "probe_command": "checks",
+    "shell_command": "probe_sh",
 }
 
 # Lazy, because the supervisor starts from this package and a run waits for it.

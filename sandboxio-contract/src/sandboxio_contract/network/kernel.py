@@ -33,13 +33,13 @@ def unshare(flags: int) -> None:
 
 
 def enter(path: str) -> None:
-    """Put this thread into the network namespace at `path`.
+    """Put this thread into the namespace at `path`.
 
     :raises OSError: not permitted, or gone.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        _checked(_libc.setns(descriptor, NEW_NET), "setns")
+        _checked(_libc.setns(descriptor, 0), "setns")
     finally:
         os.close(descriptor)
 

@@ -149,7 +149,7 @@ class DockerReference:
     def _start_neighbour(self) -> Neighbour:
         key = tokens.key_for(secrets.token_bytes(32), "neighbour")
         argv, source = neighbour_command(key, NEIGHBOUR_PORT)
-        container = self._start((*argv[:-4], "-c", source.decode(), *argv[-3:]), {"network": self._network_name()})
+        container = self._start(_inline(argv, source), {"network": self._network_name()})
         _await_listening(container)
         container.reload()
         networks = cast("Mapping[str, Mapping[str, Any]]", container.attrs["NetworkSettings"]["Networks"])
@@ -157,9 +157,8 @@ class DockerReference:
 
     def _probe(self, checks: Checks, options: Mapping[str, object]) -> Outcome:
         argv, source = probe_command(checks)
-        at = argv.index("-")
         with _engine_errors("the reference probe could not be run"):
-            container = self._start((*argv[:at], "-c", source.decode(), *argv[at + 1 :]), options)
+            container = self._start(_inline(argv, source), options)
             try:
                 code = int(container.wait(timeout=checks.seconds() + _SECONDS)["StatusCode"])
                 return parse_probe(checks, code, container.logs(stdout=True, stderr=False))
@@ -193,6 +192,12 @@ def neighbour_command(key: bytes, port: int, seconds: float = _LIFETIME) -> tupl
     """Return what to run in a sandbox to make it a neighbour: argv and standard input. It ends after `seconds`."""
     source = resources.files("sandboxio_contract.network").joinpath("responder.py").read_bytes()
     return ("python3", "-I", "-S", "-", str(port), key.hex(), f"{seconds:.0f}"), source
+
+
+def _inline(argv: tuple[str, ...], source: bytes) -> tuple[str, ...]:
+    """Return the command with its program as an argument: a container that is only started has no standard input."""
+    at = argv.index("-")
+    return (*argv[:at], "-c", source.decode(), *argv[at + 1 :])
 
 
 def remove_leftovers(run: str = "", base_url: str | None = None) -> None:

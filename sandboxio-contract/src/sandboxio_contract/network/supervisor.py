@@ -7,8 +7,10 @@ order to tear down. It speaks JSON lines: a configuration in, the world's facts 
 import contextlib
 import json
 import os
+import select
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -52,11 +54,11 @@ def serve(world: World) -> None:
     orphaned = True
     try:
         _say({"ready": world.build()})
-        for line in sys.stdin.buffer:
-            if line.strip() == b"close":
+        for word in _requests():
+            if word == b"close":
                 orphaned = False
                 return
-            _say(_answer(world, line))
+            _say(_answer(world))
     except NotProvable as error:
         orphaned = False
         _say({"code": error.code, "reason": error.reason})
@@ -68,7 +70,31 @@ def serve(world: World) -> None:
         _say({"closed": True})
 
 
-def _answer(world: World, _line: bytes) -> dict[str, object]:
+def _requests() -> Iterator[bytes]:
+    """Yield the owner's words until its pipe ends, or itself: a child it forked may go on holding the pipe."""
+    owner = os.pidfd_open(os.getppid())
+    waiting = b""
+    while True:
+        ready, _, _ = select.select([0, owner], [], [])
+        data = os.read(0, 4096) if 0 in ready else b""
+        if not data:
+            return
+        *words, waiting = (waiting + data).split(b"\n")
+        yield from words
+
+
+def _configuration() -> dict[str, object]:
+    """Read the first line byte by byte, so that nothing of what follows is swallowed by a buffer."""
+    line = b""
+    while not line.endswith(b"\n"):
+        data = os.read(0, 1)
+        if not data:
+            raise SystemExit(1)
+        line += data
+    return cast("dict[str, object]", json.loads(line))
+
+
+def _answer(world: World) -> dict[str, object]:
     try:
         return {"witness": world.witness()}
     except NotProvable as error:
@@ -85,7 +111,7 @@ def main() -> None:
     """Run as the supervisor; the configuration is the first line of standard input, so its secret is in no argv."""
     signal.signal(signal.SIGTERM, _ended)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    serve(make(cast("dict[str, object]", json.loads(sys.stdin.buffer.readline()))))
+    serve(make(_configuration()))
 
 
 if __name__ == "__main__":

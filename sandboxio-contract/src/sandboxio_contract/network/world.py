@@ -1,4 +1,4 @@
-"""The two worlds that network rows are judged in: beside the host's own network, or in an arena without an uplink."""
+"""What network rows are judged in: a canary kept by a supervisor. Here the one beside the host's own network."""
 
 import contextlib
 import fcntl
@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
@@ -144,45 +144,10 @@ class HostCanary(World):
         if os.geteuid() != 0:
             raise NotProvable("privilege", "the host canary needs root: it adds a guarded link to the host's network")
         with _locked(wait) as lock:
-            return cls(_configuration("host"), lock)
+            return cls(configuration("host"), lock)
 
     def _local(self) -> tuple[str, ...]:
         return tuple(one for one in read_host().local if not one.startswith(("127.", "fe80:")) and one != "::1")
-
-
-@dataclass(frozen=True, slots=True)
-class Completed:
-    """What a command in an arena answered."""
-
-    exit_code: int
-    stdout: bytes
-    stderr: bytes
-
-
-class Arena(World):
-    """A private network without an uplink, whose canary answers for every address. Ordinary users can have one, too."""
-
-    @classmethod
-    def start(cls) -> Self:
-        """Set it up.
-
-        :raises NotProvable: this user can't have network namespaces here.
-        """
-        return cls(_configuration("arena"))
-
-    def command(self, argv: Sequence[str]) -> list[str]:
-        """Return the command line that runs `argv` inside, for any process launcher."""
-        if os.geteuid() == 0:
-            return ["nsenter", f"--net=/proc/{self.pid}/ns/net", "--", *argv]
-        return ["nsenter", "-t", str(self.pid), "-U", "-n", "--preserve-credentials", "--", *argv]
-
-    def run(self, argv: Sequence[str], stdin: bytes = b"", timeout: float = 30.0) -> Completed:
-        """Run a command inside, to its end.
-
-        :raises subprocess.TimeoutExpired: it did not end in time; it was killed.
-        """
-        done = subprocess.run(self.command(argv), input=stdin, capture_output=True, timeout=timeout, check=False)
-        return Completed(done.returncode, done.stdout, done.stderr)
 
 
 def cleanup() -> bool:
@@ -205,7 +170,8 @@ def cleanup() -> bool:
     return True
 
 
-def _configuration(world: str) -> dict[str, object]:
+def configuration(world: str) -> dict[str, object]:
+    """Return what a supervisor is told to build, with a fresh secret."""
     return {"world": world, "run": secrets.token_hex(6), "secret": secrets.token_hex(32), "directory": str(DIRECTORY)}
 
 
