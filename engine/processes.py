@@ -46,8 +46,20 @@ def of(settings: Settings) -> Iterator[Process]:
     ours = re.compile(rf"(--pidfile=)?({re.escape(str(settings.pid_file))}|{re.escape(str(settings.exec_root))}/.*)")
     for entry in Path("/proc").iterdir():
         process = read(int(entry.name)) if entry.name.isdecimal() else None
-        if process and re.match("dockerd|containerd", process.name) and any(map(ours.fullmatch, process.arguments)):
+        if not process or not re.match("dockerd|containerd", process.name):
+            continue
+        if any(map(ours.fullmatch, process.arguments)) and sees_our_files(process.pid):
             yield process
+
+
+def sees_our_files(pid: int) -> bool:
+    """Whether a path means to this process what it means to us: in another container or chroot it names another folder."""
+    try:
+        theirs, ours = Path(f"/proc/{pid}"), Path("/proc/self")
+        same_mounts = (theirs / "ns/mnt").readlink() == (ours / "ns/mnt").readlink()
+        return same_mounts and (theirs / "root").samefile(ours / "root")
+    except OSError:  # it ended, or belongs to another user
+        return False
 
 
 def named(settings: Settings, name: str) -> Process | None:

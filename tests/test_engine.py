@@ -63,6 +63,19 @@ def test_a_program_that_only_mentions_our_folder_is_not_ours(settings: Settings)
         process.kill()
 
 
+def test_the_same_arguments_in_another_mount_namespace_are_not_ours(
+    settings: Settings, stand_in: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    namespace = Path(f"/proc/{stand_in.pid}/ns/mnt")
+    known = Path.readlink
+
+    def as_if_it_ran_in_a_container(path: Path) -> Path:
+        return Path("mnt:[1]") if path == namespace else known(path)
+
+    monkeypatch.setattr(Path, "readlink", as_if_it_ran_in_a_container)
+    assert not processes.named(settings, "dockerd")
+
+
 def test_a_zombie_counts_as_dead(settings: Settings, stand_in: subprocess.Popen[bytes]) -> None:
     found = processes.named(settings, "dockerd")
     assert found
