@@ -14,7 +14,6 @@ from sandboxio.spec import SandboxSpec
 
 from sandboxio_docker import errors, facts, labels, networks, opening, planning, provision, pull
 from sandboxio_docker.config import DockerConfig
-from sandboxio_docker.endpoint import Endpoint
 from sandboxio_docker.engine import Engine, EngineSilent, engine_for
 from sandboxio_docker.info import INFO
 from sandboxio_docker.observation import ENDED, from_inspect, from_network, from_summary
@@ -52,7 +51,8 @@ class DockerBackend:
 
     async def prepare(self, plan: Plan, progress: Progress) -> None:
         """Pull the image if the engine does not have it."""
-        await pull.ensure_image(self._engine, await self._endpoint(), planning.template_of(plan.spec), progress)
+        if not plan.parameters["image_present"]:
+            await pull.ensure_image(self._engine, planning.template_of(plan.spec), progress)
 
     async def provision(self, plan: Plan) -> str:
         """Create the container, and its network; nothing is started."""
@@ -81,7 +81,7 @@ class DockerBackend:
 
     async def open(self, sandbox_id: str, plan: Plan | None = None) -> Session:
         """Start the sandbox and open its session, or open a further one."""
-        endpoint, made = await self._endpoint(), self._engine.register.made.get(sandbox_id)
+        endpoint, made = await self._engine.negotiated(), self._engine.register.made.get(sandbox_id)
         if plan is not None and made is not None:
             opener = opening.Opener(self._engine, endpoint, self._reaper, sandbox_id, made.name, made.expires_at)
             return await opener.first(plan, lambda: self.probe(plan.spec))
@@ -121,9 +121,6 @@ class DockerBackend:
 
     async def aclose(self) -> None:
         """Nothing to give up: connections belong to the engine's one client, threads to the event loop."""
-
-    async def _endpoint(self) -> Endpoint:
-        return self._engine.endpoint.with_version(await self._engine.version())
 
     async def _inspect(self, ident: str) -> Json | None:
         def inspect(client: Sdk) -> Json | None:

@@ -2,12 +2,12 @@
 
 import json
 import time
-from typing import Any
 
 import anyio
 import requests
 from anyio import to_thread
 from docker.errors import DockerException
+from sandboxio.agent.bootstrap import STATUS_LIFETIME
 
 from sandboxio_docker.attach import wait_removed
 from sandboxio_docker.endpoint import Endpoint
@@ -32,7 +32,7 @@ class Ending:
         self._container_id = container_id
         self._name = name
         self._expires_at = expires_at
-        self._since = int(time.time()) - 60
+        self._since = time.time() - 60
         self._waiting: Answer | None = None
         self._reason: str | None = None
 
@@ -63,10 +63,10 @@ class Ending:
         if told is not None:
             return told
         status = await self._status()
-        if status in (KILLED, None) and await self._out_of_memory():
-            return "memory_mb"
-        if time.time() >= self._expires_at - 1:
+        if status == STATUS_LIFETIME or time.time() >= self._expires_at - 1:
             return "lifetime"
+        if status in (KILLED, None) and await self.out_of_memory(self._since):
+            return "memory_mb"
         return "killed" if status == KILLED else "unknown"
 
     def _told_by_reaper(self) -> str | None:
@@ -86,13 +86,13 @@ class Ending:
                 return None
         return None
 
-    async def _out_of_memory(self) -> bool:
+    async def out_of_memory(self, since: float) -> bool:
         """Whether the kernel ended a process for want of memory; inspect does not say it of all (moby #15621, #18470)."""
 
         def events(client: Sdk) -> list[Json]:
             chosen = {"container": [self._container_id], "event": ["oom"]}
-            until: Any = f"{time.time():.3f}"  # in fractions: an instant to come would be waited for
-            return list(client.events(self._since, until, chosen, decode=True))
+            # `until` in fractions of a second: an instant to come would be waited for.
+            return list(client.events(f"{since:.3f}", f"{time.time():.3f}", chosen, decode=True))
 
         try:
             return bool(await self._engine.call(events, within=PATIENCE))

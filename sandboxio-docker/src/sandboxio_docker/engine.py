@@ -122,9 +122,12 @@ class Engine:
         client = _Native(self._connected())
         return Container({"Id": container_id}, client=client, collection=client.containers)
 
-    async def version(self) -> str:
-        """Return the negotiated API version."""
-        return await self.call(lambda client: str(client.api_version), within=10)
+    async def negotiated(self) -> Endpoint:
+        """Return the endpoint with the API version that both sides speak."""
+        known = self._client
+        if known is not None and known[0] == os.getpid():
+            return self.endpoint.with_version(known[1].api_version)
+        return self.endpoint.with_version(await self.call(lambda client: client.api_version, within=10))
 
 
 def connect(endpoint: Endpoint) -> _Client:

@@ -1,16 +1,17 @@
 """The second transport, for images without a fit Python: the engine's exec API, `sleep` as the first process."""
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, repeat
 from typing import Any
 
 import anyio
-from sandboxio.errors import CapabilityNotSupported, ConfigurationError, SandboxGone
+from sandboxio.errors import CapabilityNotSupported, ConfigurationError, ResourceLimitExceeded, SandboxGone
 from sandboxio.port import CODE_PATH, Chunk, Command, Exit, Killed, ProcessDriver
 
 from sandboxio_docker.attach import STDERR, Frames, start_exec
-from sandboxio_docker.ending import Ending
+from sandboxio_docker.ending import KILLED, Ending
 from sandboxio_docker.endpoint import Endpoint
 from sandboxio_docker.engine import Engine
 from sandboxio_docker.errors import CONNECTION_LOST, is_gone
@@ -93,6 +94,15 @@ class ExecSession:
         """Return the error for a sandbox that ended."""
         return SandboxGone("the container ended", reason=await self._ending.reason())
 
+    async def has_ended(self) -> bool:
+        """Whether the container runs no more."""
+        answer = await self.explained(lambda client: client.inspect_container(self._container_id))
+        return not answer["State"]["Running"]
+
+    async def out_of_memory(self, since: float) -> bool:
+        """Whether a process here died for want of memory since then."""
+        return await self._ending.out_of_memory(since)
+
     async def end(self) -> None:
         """Kill the container: with AutoRemove it is removed too."""
         try:
@@ -128,6 +138,7 @@ class ExecDriver:
         self._frames = frames
         self._exit: Exit | None = None
         self._refusal: list[Chunk] = []
+        self._began = time.time()
         self._over = False
         self._stdin_open = False
         self._ended = False
@@ -154,6 +165,8 @@ class ExecDriver:
             )
         if "unable to find user" in text or "unable to find group" in text:
             raise ConfigurationError(f"the image has no user {command.user!r}: {text}", hint="pass a user that exists")
+        if "resource temporarily unavailable" in text:
+            raise ResourceLimitExceeded("no process may be started any more", limit="pids", value=None)
         missing = "executable file not found" in text or "no such file or directory" in text
         code = NOT_FOUND if missing else NOT_EXECUTABLE
         self._exit = Exit(code, started=False)
@@ -218,9 +231,20 @@ class ExecDriver:
             # The stream may end early (docker-py #3160): the exit code is the engine's word, however long it takes.
             look = await self._look_until(lambda look: not look.running and look.code is not None)
             assert look.code is not None
-            self._exit = Exit(look.code)
+            self._exit = await self._killed() if look.code == KILLED else Exit(look.code)
             await self._frames.aclose()
         return self._exit
+
+    async def _killed(self) -> Exit:
+        """Tell apart who ended the command: the kernel for want of memory, the end of the whole sandbox, or a kill."""
+        if await self._session.out_of_memory(self._began):
+            return Exit(KILLED, limit="memory_mb")
+        for pause in POLLS:
+            # The engine notes the command's end before the container's.
+            if await self._session.has_ended():
+                raise await self._session.gone()
+            await anyio.sleep(pause)
+        return Exit(KILLED)
 
     async def kill(self) -> Killed:
         """End the sandbox: nothing smaller can be ended for certain this way."""

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 from sandboxio.agent.bootstrap import agent_argv
 from sandboxio.agent.session import AgentUnfit
-from sandboxio.errors import ConfigurationError
+from sandboxio.errors import ConfigurationError, ConnectError
 from sandboxio.planning import Plan
 from sandboxio.port import Facts, Session, TransportUnfit
 
@@ -20,7 +20,7 @@ from sandboxio_docker.exec_session import ExecSession
 from sandboxio_docker.facts import image_of, unfit
 from sandboxio_docker.planning import DEFAULT_CWD, default_cwd
 from sandboxio_docker.reaper import Reaper
-from sandboxio_docker.session import BOOT_TIMEOUT, DockerSession, boot, check_report, is_unfit_start
+from sandboxio_docker.session import BOOT_TIMEOUT, DockerSession, boot, check_report, is_unfit_start, said_by_engine
 
 START_BOUND = 60.0
 """Seconds for the start of a container."""
@@ -66,7 +66,10 @@ class Opener:
         argv = list(agent_argv())
         exec_id = await self._engine.call(lambda client: client.exec_create(self._id, argv, stdin=True)["Id"])
         stream = AgentStream(await start_exec(self._endpoint, exec_id))
-        agent = await boot(stream, self._expires_at, _wanted(workdir), first=False)
+        try:
+            agent = await boot(stream, self._expires_at, _wanted(workdir), first=False)
+        except AgentUnfit as error:
+            raise ConnectError(f"no second agent could be started: {error.reason}") from error
         return DockerSession(agent, self._ending, self._engine.native(self._id))
 
     async def _first_agent(self, plan: Plan, workdir: str) -> Session:
@@ -102,7 +105,7 @@ class Opener:
             await self._engine.call(lambda client: client.start(self._id), within=START_BOUND)
         except Exception as error:
             if is_unfit_start(error):
-                raise unfit(str(error)) from error
+                raise unfit(said_by_engine(error)) from error
             raise
 
 

@@ -42,6 +42,7 @@ def make_plan(spec: SandboxSpec, facts: Facts) -> Plan:
         "network": spec.network.egress == "allow",
         "watch_disk_bytes": None if facts.values.get("disk_quota") else caps.disk_mb * 2**20,
         "lifetime": spec.timeout,
+        "image_present": image is not None,
         "workdir": image["workdir"] if image else "",
         "container": _container(spec, caps, facts, transport),
     }

@@ -10,13 +10,12 @@ from docker.utils import parse_repository_tag
 from sandboxio.errors import CreationError, RateLimitError
 from sandboxio.port import Progress
 
-from sandboxio_docker.endpoint import Endpoint
 from sandboxio_docker.engine import Engine
 from sandboxio_docker.sdk import Sdk
 from sandboxio_docker.wire import EngineAnswer, ask
 
 
-async def ensure_image(engine: Engine, endpoint: Endpoint, template: str, progress: Progress) -> None:
+async def ensure_image(engine: Engine, template: str, progress: Progress) -> None:
     """Make the image present on the engine.
 
     :raises CreationError: naming the image and the engine's answer.
@@ -28,7 +27,7 @@ async def ensure_image(engine: Engine, endpoint: Endpoint, template: str, progre
     repository, tag = parse_repository_tag(template)
     query = {"fromImage": repository, "tag": tag or "latest"}
     try:
-        answer = await ask(endpoint, "POST", "/images/create", query, headers=headers)
+        answer = await ask(await engine.negotiated(), "POST", "/images/create", query, headers=headers)
     except EngineAnswer as error:
         raise failed(template, error.message) from error
     try:

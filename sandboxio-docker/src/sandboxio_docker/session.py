@@ -1,9 +1,10 @@
 """The session that the agent serves, and why it ended."""
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
+from contextlib import aclosing
 from http import HTTPStatus
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from sandboxio.agent.report import BootReport
 from sandboxio.agent.session import AgentSession, AgentUnfit, open_agent
@@ -62,9 +63,9 @@ class DockerSession:
 
     async def read(self, path: str) -> AsyncIterator[bytes]:
         """Iterate over a regular file's content."""
-        chunks = self.agent.read(path)
-        while (chunk := await self.explained(anext(chunks, None))) is not None:
-            yield chunk
+        async with aclosing(cast("AsyncGenerator[bytes, None]", self.agent.read(path))) as chunks:
+            while (chunk := await self.explained(anext(chunks, None))) is not None:
+                yield chunk
 
     async def write(
         self, path: str, chunks: AsyncIterator[bytes], *, mode: int | None = None, modified: float | None = None
@@ -149,6 +150,11 @@ def check_report(report: BootReport, plan: Plan) -> None:
             f" the agent's own filter is not there ({report.seccomp})",
             hint="use an image whose Python has ctypes, or accept it: DockerConfig(accept_vsock=True), docker://IMAGE?accept_vsock=1",
         )
+
+
+def said_by_engine(error: BaseException) -> str:
+    """Return the engine's own message, without the SDK's frame around it."""
+    return (answer_of(error) or (0, str(error)))[1]
 
 
 def is_unfit_start(error: BaseException) -> bool:

@@ -157,13 +157,13 @@ async def _connect(endpoint: Endpoint) -> ByteStream:
     host, port = endpoint.address
     if not endpoint.is_tls:
         plain = await anyio.connect_tcp(host, port)
-        _keep_alive(plain.extra(SocketAttribute.raw_socket))  # noqa: S610 - anyio's, not Django's
+        _keep_alive(plain.extra(SocketAttribute.raw_socket))
         return plain
     # The engine may drop a TLS connection without a closing handshake when a container ends.
     secure = await anyio.connect_tcp(
         host, port, ssl_context=_tls_context(endpoint), tls_standard_compatible=False, tls_hostname=host
     )
-    _keep_alive(secure.extra(SocketAttribute.raw_socket))  # noqa: S610
+    _keep_alive(secure.extra(SocketAttribute.raw_socket))
     return secure
 
 
