@@ -2,6 +2,7 @@
 
 import json
 import socket
+import ssl
 import threading
 import time
 from collections import deque
@@ -39,9 +40,10 @@ class Network:
 class FakeEngine:
     """Its methods are called by the test's thread, its answers given by threads of its own."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, tls: ssl.SSLContext | None = None) -> None:
         self.path = path
         self.endpoint = Endpoint(f"unix://{path}")
+        self._tls = tls
         self.containers: dict[str, Container] = {}
         self.networks: dict[str, Network] = {}
         self.log: list[tuple[str, str]] = []
@@ -56,6 +58,16 @@ class FakeEngine:
         self.path.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listener.bind(str(self.path))
+        self._listen(listener)
+
+    def start_tcp(self) -> int:
+        """Listen on the loopback interface; return the port."""
+        listener = socket.create_server(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        self._listen(listener)
+        return port
+
+    def _listen(self, listener: socket.socket) -> None:
         listener.listen(64)
         self._listener = listener
         threading.Thread(target=self._accept, args=[listener], daemon=True).start()
@@ -109,7 +121,12 @@ class FakeEngine:
                 return
             threading.Thread(target=self._serve, args=[connection], daemon=True).start()
 
-    def _serve(self, connection: socket.socket) -> None:
+    def _serve(self, plain: socket.socket) -> None:
+        try:
+            connection = plain if self._tls is None else self._tls.wrap_socket(plain, server_side=True)
+        except OSError:  # the client didn't trust us, or we not it
+            plain.close()
+            return
         with connection:
             head = b""
             while b"\r\n\r\n" not in head:

@@ -16,6 +16,8 @@ from .fake_engine import FakeEngine, until
 from .owner import is_alive
 
 DAY = 86_400.0
+# Newer Pythons warn of what these tests are about.
+FORKS = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
 
 def later(seconds: float = DAY) -> float:
@@ -23,12 +25,12 @@ def later(seconds: float = DAY) -> float:
 
 
 def end_reaper(reaper: Reaper, number: signal.Signals = signal.SIGKILL) -> int:
-    pid = reaper.pid
-    assert pid is not None
-    os.kill(pid, number)
+    link = reaper._link
+    assert link is not None
+    os.kill(link.pid, number)
     if number is signal.SIGKILL:
-        until(lambda: not is_alive(pid))
-    return pid
+        until(link._has_ended)  # its threads end one by one, its pipe with the last of them
+    return link.pid
 
 
 def test_nothing_is_started_before_something_is_expected(reaper: Reaper) -> None:
@@ -172,15 +174,18 @@ def test_a_jump_of_the_wall_clock_moves_no_deadline(reaper: Reaper, monkeypatch:
         assert reaper._claims["sbx-1"].deadline == 350.0
 
 
+@FORKS
 def test_a_forked_child_has_no_expectations_and_a_reaper_of_its_own(engine: FakeEngine, reaper: Reaper) -> None:
     reaper.expect("sbx-1", later())
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
-        first, known = reaper.pid, len(reaper._claims)
-        reaper.expect("sbx-2", later())
-        os.write(write, f"{first} {known} {reaper.pid}".encode())
-        os._exit(0)
+        try:
+            first, known = reaper.pid, len(reaper._claims)
+            reaper.expect("sbx-2", later())
+            os.write(write, f"{first} {known} {reaper.pid}".encode())
+        finally:
+            os._exit(0)
     os.waitpid(child, 0)
     told = os.read(read, 1000).decode().split(" ")
     second = int(told[2])
@@ -193,6 +198,7 @@ def test_a_forked_child_has_no_expectations_and_a_reaper_of_its_own(engine: Fake
     assert reaper.status("sbx-1") is None
 
 
+@FORKS
 def test_a_fork_while_another_thread_waits_for_the_reaper_leaves_no_held_lock(reaper: Reaper) -> None:
     reaper.expect("sbx-1", later())
     end_reaper(reaper, signal.SIGSTOP)
@@ -201,8 +207,11 @@ def test_a_fork_while_another_thread_waits_for_the_reaper_leaves_no_held_lock(re
     until(reaper._lock.locked)
     child = os.fork()
     if child == 0:
-        reaper.forget("sbx-1")
-        os._exit(7)
+        try:
+            reaper.forget("sbx-1")
+            os._exit(7)
+        finally:
+            os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     assert reaper.pid is not None
     os.kill(reaper.pid, signal.SIGCONT)

@@ -128,10 +128,15 @@ def quote(text: str) -> str:
 def _tls_context(where: Where):  # type: ignore[no-untyped-def]  # noqa: ANN202 - ssl costs memory: only where needed
     import ssl
 
-    context = ssl.create_default_context(cafile=where.ca)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # which verifies, the host's name too
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
     if not where.verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
+    elif where.ca is not None:
+        context.load_verify_locations(where.ca)
+    else:
+        context.load_default_certs()  # some megabytes
     if where.cert is not None:
         context.load_cert_chain(where.cert, where.key)
     return context

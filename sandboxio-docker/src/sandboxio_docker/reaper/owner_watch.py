@@ -6,7 +6,6 @@ pidfd tells its end whoever holds what.
 
 import os
 import select
-from pathlib import Path
 
 
 def process_start(pid: int) -> str | None:
@@ -15,11 +14,14 @@ def process_start(pid: int) -> str | None:
     ``None`` = no such process, a zombie, or a system without ``/proc``.
     """
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="latin-1")
+        with open(f"/proc/{pid}/stat", encoding="latin-1") as file:  # noqa: PTH123 - pathlib costs memory
+            stat = file.read()
     except OSError:
         return None
     fields = stat.rpartition(")")[2].split()  # the name before it may hold blanks and brackets
-    return None if fields[0] in "ZXx" else fields[19]
+    state, threads, started = fields[0], int(fields[17]), fields[19]
+    # A zombie with further threads is a living process whose main thread has ended.
+    return None if state in "ZXx" and threads <= 1 else started
 
 
 class OwnerWatch:
