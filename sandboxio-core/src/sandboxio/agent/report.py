@@ -1,14 +1,12 @@
 """What the agent saw when it booted."""
 
 import errno
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from struct import unpack
-from typing import Literal, TypeVar
+from typing import Literal
 
 from sandboxio.agent.protocol import Answer, Frame, ProtocolViolation
 
-T = TypeVar("T", bool, int, str)
 Probe = Literal["refused", "possible", "unknown"]
 
 
@@ -89,98 +87,63 @@ class BootReceiver:
 
 def decode_report(payload: bytes) -> BootReport:
     """Read the boot report. :raises ProtocolViolation: it is none."""
+    parts = payload.decode("utf-8", "surrogateescape").split("\0")
     try:
-        return _report(_fields(payload))
-    except (KeyError, IndexError, ValueError, TypeError) as error:
+        return _report(dict(zip(parts[::2], parts[1::2], strict=True)))
+    except (KeyError, ValueError, OverflowError) as error:
         message = f"an unreadable boot report: {error!r}"
         raise ProtocolViolation(message) from error
 
 
-def _fields(payload: bytes) -> dict[str, bool | int | str]:
-    fields: dict[str, bool | int | str] = {}
-    rest = memoryview(payload)
-    while rest:
-        size = rest[0]
-        name, kind = bytes(rest[1 : size + 1]).decode(), rest[size + 1]
-        length = int.from_bytes(rest[size + 2 : size + 6], "big")
-        raw = bytes(rest[size + 6 : size + 6 + length])
-        if len(raw) < length:
-            message = "it ends early"
-            raise ValueError(message)
-        fields[name] = _DECODERS[kind](raw)
-        rest = rest[size + 6 + length :]
-    return fields
+def _report(fields: Mapping[str, str]) -> BootReport:
+    def number(name: str) -> int:
+        return int(fields[name][:20])
 
+    def flag(name: str) -> bool:
+        return fields[name] == "1"
 
-def _integer(raw: bytes) -> int:
-    if len(raw) != 8:
-        message = "an integer of the wrong size"
-        raise ValueError(message)
-    return int.from_bytes(raw, "big", signed=True)
-
-
-_DECODERS: Mapping[int, Callable[[bytes], bool | int | str]] = {
-    ord("b"): lambda raw: raw == b"\1",
-    ord("i"): _integer,
-    ord("s"): lambda raw: raw.decode("utf-8", "surrogateescape"),
-}
-
-
-def _report(fields: Mapping[str, bool | int | str]) -> BootReport:
-    def get(name: str, kind: type[T]) -> T:
-        value = fields[name]
-        if type(value) is not kind:
-            message = f"{name} is {value!r}"
-            raise ValueError(message)
-        return value
-
-    def words(name: str) -> tuple[str, ...]:
-        text = get(name, str)
-        return tuple(text.split("\0")) if text else ()
-
+    status = dict(line.split(":\t", 1) for line in fields["status"].splitlines() if ":\t" in line)
+    devices = [line.split(":")[0].strip() for line in fields["net_dev"].splitlines()[2:] if ":" in line]
     notes: list[str] = []
-    foreign = _worst(
-        _probe("x32", get("x32", int), notes, get("machine", str)),
-        _probe("foreign", get("foreign", int), notes, get("machine", str)),
-    )
     return BootReport(
-        python=get("python", str),
-        machine=get("machine", str),
-        pid=get("pid", int),
-        uid=get("uid", int),
-        gid=get("gid", int),
-        uid_map=get("uid_map", str),
-        gid_map=get("gid_map", str),
-        capabilities=get("capabilities", int),
-        bounding=get("bounding", int),
-        no_new_privileges=get("no_new_privileges", bool),
-        has_ctypes=get("has_ctypes", bool),
-        subreaper=get("subreaper", bool),
-        dumpable=get("dumpable", str),
-        memory_closed=get("memory", int) in (errno.EACCES, errno.EPERM),
-        seccomp=get("seccomp", str),
-        vsock=_probe("vsock", get("vsock", int), notes, ""),
-        io_uring=_probe("io_uring", get("io_uring", int), notes, ""),
-        foreign=foreign,
+        python=fields["python"],
+        machine=fields["machine"],
+        pid=number("pid"),
+        uid=number("uid"),
+        gid=number("gid"),
+        uid_map=" ".join(fields["uid_map"].split()),
+        gid_map=" ".join(fields["gid_map"].split()),
+        capabilities=int(status["CapEff"][:16], 16),
+        bounding=int(status["CapBnd"][:16], 16),
+        no_new_privileges=status.get("NoNewPrivs") == "1",
+        has_ctypes=flag("has_ctypes"),
+        subreaper=flag("has_ctypes"),
+        dumpable=fields["dumpable"],
+        memory_closed=number("memory") in (errno.EACCES, errno.EPERM),
+        seccomp=fields["seccomp"],
+        vsock=_probe("vsock", number("vsock"), notes),
+        io_uring=_probe("io_uring", number("io_uring"), notes),
+        foreign=_worst(_probe("x32", number("x32"), notes), _probe("int 0x80", number("foreign"), notes)),
         probe_notes="; ".join(notes),
-        interfaces=None if fields["interfaces"] == "?" else words("interfaces"),
-        cwd=get("cwd", str),
-        workdir=get("workdir", str),
-        has_shell=get("has_shell", bool),
-        hosts=get("hosts", str),
-        oom_score=get("oom_score", bool),
-        counters=words("counters"),
+        interfaces=tuple(devices) if fields["net_dev"] else None,
+        cwd=fields["cwd"],
+        workdir=fields["workdir"],
+        has_shell=flag("has_shell"),
+        hosts=fields["hosts"],
+        # A process that can't raise its own score can still have it raised once its program runs.
+        oom_score=number("oom") == 0 or number("uid") != 0,
+        counters=tuple(name for name in ("memory", "pids") if flag(f"{name}_events")),
     )
 
 
-def _probe(name: str, outcome: int, notes: list[str], machine: str) -> Probe:
+def _probe(name: str, outcome: int, notes: list[str]) -> Probe:
     """Translate what an attempt gave: 0 it worked, an errno, minus a signal that ended it, or -1: not tried."""
     if outcome == 0:
         return "possible"
     if outcome > 0:
         return "refused"
     if outcome == -1:
-        notes.append(f"{name} was not tried" + (f" on {machine}" if machine else ""))
+        notes.append(f"{name} was not tried: no way to, on this processor or without ctypes")
         return "unknown"
     notes.append(f"{name} ended in signal {-outcome}: the kernel has no such entry, or ends who uses it")
     return "refused"

@@ -1,0 +1,202 @@
+"""The agent's side of one command: its credit, its end, and ending it."""
+
+from __future__ import annotations
+
+import posix as os
+import time
+
+from .pipes import Sink, Source
+from .trees import KILL_TIME, freeze, kill, send_signal
+from .wire import (
+    BODY_HEAD,
+    BY_US,
+    EXIT,
+    FAILED,
+    GONE,
+    GRANT,
+    KILLED,
+    LOST,
+    NO_FORK,
+    OOM,
+    STARTED,
+    U32,
+    UNKNOWN,
+    WINDOW,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+
+    from .loop import Agent
+else:
+    import _signal as signal
+
+PATIENCE = 1.0  # seconds that a supervisor may take to kill; user code may have stopped it
+
+
+class Command:
+    """One command from the forking of its supervisor until nothing of it is left.
+
+    Most fields have a meaning only from `begin` on.
+    """
+
+    channel = credit = leader = 0
+    begun = 0.0
+    started = exited = killing = False
+    supervised = True
+
+    def __init__(self, agent: Agent, pid: int, ctl: int, pipes: tuple[int, int, int]) -> None:
+        self.agent = agent
+        self.pid = pid  # of the supervisor
+        self.body_left = 0
+        self.taken = -BODY_HEAD.size
+        self.ctl = Sink(agent, ctl, self.grant, self.nothing)
+        self.stdin = Sink(agent, pipes[0], self.grant, self.stdin_broken)
+        self.streams = (Source(self, pipes[1], 0), Source(self, pipes[2], 1))
+        self.events = (0, 0)
+        self.strays: set[int] = set()
+
+    def begin(self, channel: int, flags: int, window: int, spec: int, code: int) -> None:
+        """Make the waiting supervisor take a command."""
+        self.channel = channel
+        self.credit = window
+        self.body_left = spec + code
+        self.begun = time.monotonic()
+        self.events = self.agent.count_events()
+        if not self.agent.native:
+            self.strays = self.agent.strays()
+        if not flags & 1:
+            self.stdin.close()
+        self.ctl.write(BODY_HEAD.pack(flags, spec, code))
+
+    def nothing(self) -> None:
+        """The supervisor takes no more orders: it ended, and `Agent.reap` will learn of it."""
+
+    def grant(self, count: int) -> None:
+        """Let the host send as much as was passed on."""
+        self.taken += count
+        if self.taken >= WINDOW // 4 and not self.exited:
+            self.agent.send(GRANT, self.channel, U32.pack(self.taken))
+            self.taken = 0
+
+    def stdin_broken(self) -> None:
+        """Tell the host that nobody reads stdin."""
+        if not self.exited:
+            self.agent.send(GONE, self.channel)
+
+    def data(self, payload: bytes) -> None:
+        """Take the body first, then stdin."""
+        body = payload[: self.body_left]
+        if body:
+            self.body_left -= len(body)
+            self.ctl.write(body)
+        if len(body) < len(payload):
+            self.stdin.write(payload[len(body) :])
+
+    def deliver(self, kind: int, data: bytes) -> None:
+        """Send output, which uses up credit."""
+        self.credit -= len(data)
+        self.agent.send_bulk(kind, self.channel, data)
+        if self.credit <= 0:
+            self.update()
+
+    def update(self) -> None:
+        """Listen to the pipes or not, after the credit changed."""
+        for stream in self.streams:
+            stream.update()
+
+    def has_started(self, leader: int) -> None:
+        """Go on after the supervisor said so; 0: the program could not be executed."""
+        self.started = True
+        self.leader = leader
+        self.agent.send(STARTED, self.channel, U32.pack(leader))
+        self.update()
+
+    def fail(self, stage: int, number: int) -> None:
+        """Say that there will be no command."""
+        self.started = self.exited = True
+        self.agent.send(FAILED, self.channel, bytes([stage]) + U32.pack(number))
+        self.stdin.close()
+        for stream in self.streams:
+            stream.ended = True
+            stream.update()
+
+    def has_exited(self, status: int, flags: int = 0) -> None:
+        """Go on after the command itself ended."""
+        self.exited = True
+        self.leader = 0
+        oom, refused = self.agent.count_events()
+        flags |= (OOM if oom > self.events[0] else 0) | (NO_FORK if refused > self.events[1] else 0)
+        flags |= BY_US if self.killing else 0
+        self.agent.send(EXIT, self.channel, U32.pack(status) + bytes([flags]))
+        self.stdin.close()
+        for stream in self.streams:
+            stream.command_ended()
+        self.agent.later(0, self.agent.refill)
+
+    def kill(self) -> None:
+        """End the command's tree and say what became of it."""
+        self.killing = True
+        if not self.supervised:
+            self.kill_from_outside()
+        elif self.body_left:  # the supervisor still waits for what it should start
+            kill([self.pid])
+        else:
+            self.ctl.write(b"K")
+            send_signal(self.pid, signal.SIGCONT)
+            self.agent.later(PATIENCE, self.kill_from_outside)
+
+    def kill_from_outside(self) -> None:
+        """Kill without the supervisor, which is gone or does not answer."""
+        if self.killing:
+            certain = not self.leader or self.supervised or not self.agent.strays()
+            root = self.pid if self.supervised else self.leader
+            if root:
+                send_signal(root, signal.SIGSTOP)
+                seen, complete = freeze(root, time.monotonic() + KILL_TIME)
+                kill([*seen, root])
+                certain = certain and complete
+            self.killed(certain)
+
+    def killed(self, certain: bool) -> None:
+        """Say that the tree is gone; its output ends with what was delivered."""
+        if self.killing:
+            self.killing = False
+            certain = certain and (bool(self.agent.native) or self.agent.kill_strays(self))
+            for stream in self.streams:
+                stream.finish()
+            self.agent.send(KILLED, self.channel, b"t" if certain else b"s")
+            self.forget_if_over()
+
+    def supervisor_ended(self) -> None:
+        """Go on without it: whatever it supervised is the agent's own child now, if the agent is a reaper."""
+        self.supervised = False
+        self.ctl.close()
+        if not self.started:
+            self.fail(LOST, 0)
+        elif not self.exited:
+            try:
+                pid, status = os.waitpid(self.leader, os.WNOHANG)
+            except ChildProcessError:
+                self.has_exited(signal.SIGKILL, UNKNOWN)
+            else:
+                if pid:
+                    self.has_exited(status)
+                else:
+                    self.agent.leaders[self.leader] = self
+        if self.killing:
+            self.kill_from_outside()
+        self.forget_if_over()
+
+    def close(self) -> None:
+        """Close every pipe."""
+        self.ctl.close()
+        self.stdin.close()
+        for stream in self.streams:
+            stream.close()
+
+    def forget_if_over(self) -> None:
+        """Give up what nothing will be heard of any more."""
+        if self.exited and not self.supervised and all(stream.fd < 0 for stream in self.streams):
+            self.agent.forget(self.channel)

@@ -1,0 +1,85 @@
+"""Which processes descend from which, and how to end them."""
+
+from __future__ import annotations
+
+import errno
+import posix as os
+import time
+
+from .wire import slurp
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Container, Iterable
+else:
+    import _signal as signal
+
+HAS_CHILDREN_FILE = os.access("/proc/self/task/%d/children" % os.getpid(), os.R_OK)
+KILL_TIME = 3.0  # seconds that killing one tree may take
+
+
+def send_signal(pid: int, number: int) -> None:
+    """Signal a process that may be gone, or be somebody else's."""
+    try:
+        os.kill(pid, number)
+    except OSError as error:
+        if error.errno not in (errno.ESRCH, errno.EPERM):
+            raise
+
+
+def parents() -> dict[int, list[int]]:
+    """Map processes to their children, by one look over all of /proc."""
+    found: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        stat = slurp("/proc/" + name + "/stat") if name.isdigit() else b""
+        if stat:
+            parent = stat[stat.rindex(b")") + 2 :].split(None, 2)[1]
+            found.setdefault(int(parent), []).append(int(name))
+    return found
+
+
+def children(pid: int) -> list[int]:
+    """Return the children of one process."""
+    if not HAS_CHILDREN_FILE:
+        return parents().get(pid, [])
+    found: list[int] = []
+    base = "/proc/%d/task" % pid
+    try:
+        tasks = os.listdir(base)
+    except OSError:
+        return found
+    for task in tasks:
+        found += map(int, slurp(base + "/" + task + "/children").split())
+    return found
+
+
+def sweep(root: int, number: int, spare: Container[int] = ()) -> set[int]:
+    """Signal the descendants of ``root``, each before its own children are looked for; return them."""
+    table = None if HAS_CHILDREN_FILE else parents()
+    found: set[int] = set()
+    queue = [root]
+    for pid in queue:  # grows while it is walked
+        for child in children(pid) if table is None else table.get(pid, ()):
+            if child not in found and child not in spare:
+                send_signal(child, number)
+                found.add(child)
+                queue.append(child)
+    return found
+
+
+def freeze(root: int, until: float, spare: Container[int] = ()) -> tuple[set[int], bool]:
+    """Stop descendants until none is left that could start another; return them, and whether that was reached."""
+    seen: set[int] = set()
+    while time.monotonic() < until:
+        fresh = sweep(root, signal.SIGSTOP, spare) - seen
+        if not fresh:
+            return seen, True
+        seen |= fresh
+    return seen, False
+
+
+def kill(pids: Iterable[int]) -> None:
+    """End processes."""
+    for pid in pids:
+        send_signal(pid, signal.SIGKILL)
