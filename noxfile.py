@@ -38,7 +38,7 @@ def lint(session: nox.Session) -> None:
 @nox.session(venv_backend="none")
 def types(session: nox.Session) -> None:
     """Check types with mypy and pyright, both strict."""
-    session.run(PYTHON, "-m", "mypy", "noxfile.py", "conftest.py", "engine", "tests")
+    session.run(PYTHON, "-m", "mypy", "noxfile.py", "conftest.py", "benchmarks", "engine", "tests")
     for folder in DISTRIBUTIONS:  # one run each: their test modules share names
         session.run(PYTHON, "-m", "mypy", f"{folder}/src", f"{folder}/tests")
     session.run(PYTHON, "-m", "pyright")

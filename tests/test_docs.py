@@ -60,7 +60,10 @@ def cases() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("block", list(cases()))
-def test_every_block_of_the_documentation_runs(block: Block) -> None:
+def test_every_block_of_the_documentation_runs(block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(
+        "SANDBOXIO_BACKEND", "docker://sandboxio-test/python"
+    )  # the default image is not on every machine
     block.run()
 
 
