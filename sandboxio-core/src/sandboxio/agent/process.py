@@ -120,7 +120,7 @@ class AgentProcess:
         """
         spec, code = encode_spec(command, cwd), command.code or b""
         head = pack(_START, int(self._stdin), WINDOW, len(spec), len(code))
-        body = spec + code[: CHUNK]
+        body = spec + code[:CHUNK]
         first = body[: CHUNK - _START_SIZE]
         self._connection.post(Request.START, self._channel, head + first)
         self._account(len(first))

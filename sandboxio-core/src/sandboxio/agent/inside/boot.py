@@ -7,10 +7,10 @@ import gc
 import posix as os
 import sys
 
-from .loop import Agent
+from .agent import Agent
+from .launch import PATH, raise_oom_score
 from .native import DUMPABLE, NATIVE, SUBREAPER, X32, Native, filter_program
-from .supervisor import PATH, raise_oom_score
-from .wire import BOOT, read_exactly, slurp, write_all
+from .wire import BOOT, leave, read_exactly, slurp, write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,12 +50,16 @@ def close_memory(native: Native | None, reborn: bool, again: Callable[[], bytes]
         return "open"
 
 
+def notice(_number: int, _frame: object) -> None:
+    """The signal's only use is that its number appears in the pipe that wakes the loop."""
+
+
 def ignore_signals() -> None:
     """Commands of the same user may send any; those that can't be ignored don't reach a first process."""
     for number in signal.valid_signals():
         if number not in (signal.SIGKILL, signal.SIGSTOP):
             signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGCHLD, notice)
 
 
 def install_filter(native: Native | None) -> str:
@@ -94,7 +98,7 @@ def probe(native: Native | None) -> dict[str, int]:
     if pid == 0:
         for outcome in attempts(native, agent):
             os.write(result_in, b"%d " % outcome)
-        os._exit(0)
+        leave(0)
     os.close(result_in)
     found = [int(word) for word in read_exactly(result, 4096).split()]
     os.close(result)
@@ -169,7 +173,7 @@ def prepare_workdir(wanted: bytes) -> tuple[bytes, str]:
 
 def observe(agent: Agent, dumpable: str, filtered: str) -> bytes:
     """Return the boot report; files go as they are, reading them is the host's."""
-    cwd, workdir = prepare_workdir(agent.wanted_workdir)
+    cwd, workdir = prepare_workdir(agent.workdir)
     folders = os.environ.get(b"PATH", PATH).split(b":")
     fields: dict[str, str | bytes | int] = {
         "python": "%d.%d.%d" % sys.version_info[:3],
@@ -186,13 +190,13 @@ def observe(agent: Agent, dumpable: str, filtered: str) -> bytes:
         "seccomp": filtered,
         "cwd": cwd,
         "workdir": workdir,
-        "has_shell": int(any([os.access(folder + b"/sh", os.X_OK) for folder in folders])),
+        "has_shell": int(any(os.access(folder + b"/sh", os.X_OK) for folder in folders)),
         "hosts": ensure_localhost(),
         "memory_events": int(agent.counters[0] >= 0),
         "pids_events": int(agent.counters[1] >= 0),
     }
     fields.update(probe(agent.native))
-    parts = []
+    parts: list[bytes] = []
     for name, value in fields.items():
         parts += [name.encode(), value if isinstance(value, bytes) else str(value).encode()]
     return b"\0".join(parts)

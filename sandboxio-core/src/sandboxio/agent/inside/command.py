@@ -28,7 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
 
-    from .loop import Agent
+    from .keeper import Keeper
 else:
     import _signal as signal
 
@@ -46,7 +46,7 @@ class Command:
     started = exited = killing = False
     supervised = True
 
-    def __init__(self, agent: Agent, pid: int, ctl: int, pipes: tuple[int, int, int]) -> None:
+    def __init__(self, agent: Keeper, pid: int, ctl: int, pipes: tuple[int, int, int]) -> None:
         self.agent = agent
         self.pid = pid  # of the supervisor
         self.body_left = 0
@@ -65,6 +65,7 @@ class Command:
         self.begun = time.monotonic()
         self.events = self.agent.count_events()
         if not self.agent.native:
+            self.agent.reap()
             self.strays = self.agent.strays()
         if not flags & 1:
             self.stdin.close()
@@ -125,7 +126,6 @@ class Command:
     def has_exited(self, status: int, flags: int = 0) -> None:
         """Go on after the command itself ended."""
         self.exited = True
-        self.leader = 0
         oom, refused = self.agent.count_events()
         flags |= (OOM if oom > self.events[0] else 0) | (NO_FORK if refused > self.events[1] else 0)
         flags |= BY_US if self.killing else 0
@@ -151,7 +151,7 @@ class Command:
         """Kill without the supervisor, which is gone or does not answer."""
         if self.killing:
             certain = not self.leader or self.supervised or not self.agent.strays()
-            root = self.pid if self.supervised else self.leader
+            root = self.pid if self.supervised else 0 if self.exited else self.leader
             if root:
                 send_signal(root, signal.SIGSTOP)
                 seen, complete = freeze(root, time.monotonic() + KILL_TIME)
@@ -196,7 +196,12 @@ class Command:
         for stream in self.streams:
             stream.close()
 
+    @property
+    def keeps_processes(self) -> bool:
+        """Whether something of it may live."""
+        return self.supervised and self.leader > 0
+
     def forget_if_over(self) -> None:
         """Give up what nothing will be heard of any more."""
         if self.exited and not self.supervised and all(stream.fd < 0 for stream in self.streams):
-            self.agent.forget(self.channel)
+            self.agent.forget(self)

@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from .loop import Agent
+    from .agent import Agent
 
     # Yields true if it can go on at once, false if it waits for the host.
     Steps = Generator[bool, None, bytes]

@@ -113,7 +113,7 @@ def link_target(path: bytes) -> bytes:
 
 def make_folders(path: bytes) -> None:
     """Make a directory and its parents, as far as they are missing."""
-    missing = []
+    missing: list[bytes] = []
     while True:
         try:
             if not is_folder(os.stat(path).st_mode):

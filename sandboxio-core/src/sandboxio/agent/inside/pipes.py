@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .command import Command
-    from .loop import Agent
+    from .keeper import Keeper
 
 DRAIN_PAUSE = 0.01  # seconds between looks at a background child that floods output which is dropped
 FIONREAD = 0x541B
@@ -23,7 +23,7 @@ FIONREAD = 0x541B
 class Sink:
     """The writing end of a pipe whose reader may be slow."""
 
-    def __init__(self, agent: Agent, fd: int, written: Callable[[int], None], broken: Callable[[], None]) -> None:
+    def __init__(self, agent: Keeper, fd: int, written: Callable[[int], None], broken: Callable[[], None]) -> None:
         self.agent = agent
         self.fd = fd
         self.written = written

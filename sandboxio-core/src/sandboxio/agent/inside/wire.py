@@ -37,7 +37,7 @@ def slurp(path: str | bytes) -> bytes:
 
 def read_exactly(fd: int, size: int) -> bytes:
     """Return ``size`` bytes, fewer at the end."""
-    parts = []
+    parts: list[bytes] = []
     while size:
         part = os.read(fd, min(size, CHUNK))
         if not part:

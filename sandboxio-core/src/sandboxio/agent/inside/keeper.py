@@ -1,0 +1,240 @@
+"""The processes of the agent: waiting supervisors, those at work, and what fell to the agent itself."""
+
+from __future__ import annotations
+
+import posix as os
+import select
+import sys
+import time
+
+from .command import Command
+from .link import Link
+from .supervisor import EXITED, FAILED, KILLED, STARTED, Supervisor
+from .trees import KILL_TIME, children, freeze, kill, sweep
+from .wire import REPORT, STATUS_CRASH, STATUS_OWNER_GONE, close, drain, leave, pipe_that_wakes, slurp
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from typing import NoReturn
+
+    from .native import Native
+    from .pipes import Source
+else:
+    import _signal as signal
+
+POOL = 1  # supervisors that wait for a command
+DYING_TIME = 0.3  # seconds that killed processes may take to be gone
+COUNTERS = (
+    (b"oom_kill ", ("/sys/fs/cgroup/memory/memory.oom_control", "/sys/fs/cgroup/memory.events")),
+    (b"max ", ("/sys/fs/cgroup/pids/pids.events", "/sys/fs/cgroup/pids.events")),
+)
+
+
+def open_counter(name: bytes, paths: tuple[str, str]) -> int:
+    """Open what counts events of the sandbox's cgroup, -1 if there is nothing of the kind."""
+    for path in paths:
+        if name in slurp(path):
+            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    return -1
+
+
+class Keeper(Link):
+    """Keeps the processes, and reads what commands print."""
+
+    def __init__(self, native: Native | None, deadline: float) -> None:
+        super().__init__(deadline)
+        self.native = native
+        self.pid = os.getpid()
+        self.files_limit: tuple[int, int] | None = None
+        self.commands: dict[int, Command] = {}  # by channel
+        self.supervised: dict[int, Command] = {}  # by the supervisor's process
+        self.pool: list[Command] = []
+        self.leaders: dict[int, Command] = {}  # of commands whose supervisor is gone
+        self.last_forgotten = 0.0
+        self.sources: dict[int, Source] = {}
+        self.counters = [open_counter(name, paths) for name, paths in COUNTERS]
+        self.pipes = select.epoll()
+        self.wake, wake = pipe_that_wakes()
+        self.report, self.report_in = os.pipe()
+        os.set_blocking(self.report, False)
+        self.top_fd = self.report_in
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        self.watch(self.wake, select.EPOLLIN, self.on_signal)
+        self.watch(self.report, select.EPOLLIN, self.on_report)
+
+    def regulate(self) -> None:
+        """Read from commands only while the host takes it."""
+        super().regulate()
+        if self.congested:
+            self.unwatch(self.pipes.fileno())
+        else:
+            self.watch(self.pipes.fileno(), select.EPOLLIN, self.on_pipes)
+
+    def on_pipes(self, _events: int) -> None:
+        """Read from commands."""
+        for fd, _ in self.pipes.poll(0):
+            source = self.sources.get(fd)
+            if source:
+                source.read()
+
+    def fork(self) -> Command:
+        """Fork a supervisor that waits for its command."""
+        ends: list[int] = []
+        try:
+            for _ in range(4):
+                ends += os.pipe()
+            self.top_fd = max(self.top_fd, *ends)
+            pid = os.fork()
+        except OSError:
+            close(*ends)
+            raise
+        ctl, ctl_in, stdin, stdin_in, stdout, stdout_in, stderr, stderr_in = ends
+        if pid == 0:
+            self.become_supervisor(ctl, (stdin, stdout_in, stderr_in))
+        close(ctl, stdin, stdout_in, stderr_in)
+        for fd in (ctl_in, stdin_in, stdout, stderr):
+            os.set_blocking(fd, False)
+        command = self.supervised[pid] = Command(self, pid, ctl_in, (stdin_in, stdout, stderr))
+        return command
+
+    def become_supervisor(self, ctl: int, stdio: tuple[int, int, int]) -> NoReturn:
+        """Let go of all that is the agent's, and wait."""
+        status = STATUS_CRASH
+        try:
+            os.dup2(ctl, 0)  # instead of the host's pipes; held, so that no other descriptor becomes 0 or 1
+            os.dup2(ctl, 1)
+            low = 3
+            for fd in sorted((ctl, self.report_in, *stdio)):
+                os.closerange(low, fd)
+                low = fd + 1
+            os.closerange(low, self.top_fd + 1)
+            if self.files_limit:
+                import resource
+
+                resource.setrlimit(resource.RLIMIT_NOFILE, self.files_limit)
+            Supervisor(self.native, ctl, self.report_in, stdio).run()
+            status = 0
+        except BaseException as error:  # noqa: BLE001 - whatever it is, this process must not go on as a second agent
+            sys.excepthook(type(error), error, error.__traceback__)
+        finally:
+            leave(status)
+
+    def refill(self) -> None:
+        """Have a supervisor waiting; if there can't be one, the next command says so."""
+        try:
+            while len(self.pool) < POOL:
+                self.pool.append(self.fork())
+        except OSError:
+            pass
+
+    def on_report(self, _events: int = 0) -> None:
+        """Hear what supervisors say."""
+        try:
+            data = os.read(self.report, REPORT.size * 256)
+        except BlockingIOError:
+            return
+        for kind, pid, first, second in REPORT.iter_unpack(data):
+            command = self.supervised.get(pid)
+            if command is None:
+                continue
+            if kind == STARTED:
+                command.has_started(first)
+            elif kind == EXITED:
+                command.has_exited(first)
+            elif kind == KILLED:
+                command.killed(bool(first))
+            elif kind == FAILED:
+                command.fail(first, second)
+
+    def on_signal(self, _events: int) -> None:
+        """Some child ended, or user code says so."""
+        drain(self.wake)
+        self.reap()
+
+    def reap(self) -> None:
+        """Take in what ended."""
+        gone: list[tuple[int, int]] = []
+        try:
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    break
+                gone.append((pid, status))
+        except ChildProcessError:
+            pass
+        if gone:
+            self.on_report()  # what a supervisor said comes before its end
+        for pid, status in gone:
+            leader = self.leaders.pop(pid, None)
+            command = self.supervised.pop(pid, None)
+            if leader:
+                leader.has_exited(status)
+                leader.forget_if_over()
+            elif command in self.pool:
+                self.pool.remove(command)
+                command.close()
+            elif command:
+                command.supervisor_ended()
+
+    def forget(self, command: Command) -> None:
+        """Drop a command that is over."""
+        if self.commands.pop(command.channel, None) and command.leader:
+            self.last_forgotten = time.monotonic()
+
+    def strays(self) -> set[int]:
+        """Return processes that fell to the agent, or to the first process, because who started them is gone."""
+        root = self.pid if self.native or self.pid == 1 else 1
+        known = {self.pid, *self.supervised, *self.leaders}
+        return {pid for pid in children(root) if pid not in known}
+
+    def kill_strays(self, command: Command) -> bool:
+        """Without a subreaper: end what fell to the first process, if it can only be this command's; else false."""
+        if not self.wait_for_strays(command.strays, DYING_TIME, set()):
+            return True
+        others = [other for other in self.commands.values() if other is not command and other.keeps_processes]
+        if others or command.strays or self.pid != 1 or self.last_forgotten > command.begun:
+            return False
+        return not self.wait_for_strays(set(), KILL_TIME, {*self.supervised})
+
+    def wait_for_strays(self, known: set[int], seconds: float, spare: set[int]) -> set[int]:
+        """Wait until no stray is left but ``known``; killing all but ``spare`` if that is given. Return what is left."""
+        until = time.monotonic() + seconds
+        while True:
+            if spare:
+                kill(freeze(self.pid, until, spare)[0])
+            self.reap()
+            left = self.strays() - known
+            if not left or time.monotonic() > until:
+                return left
+            time.sleep(0.001)
+
+    def count_events(self) -> tuple[int, int]:
+        """Return how many OOM kills and refused forks the sandbox has seen."""
+        values: list[int] = []
+        for fd, (name, _) in zip(self.counters, COUNTERS):
+            data = b"\n" + os.pread(fd, 4096, 0) if fd >= 0 else b""
+            rest = data.partition(b"\n" + name)[2].split(None, 1)
+            values.append(int(rest[0]) if rest else 0)
+        return values[0], values[1]
+
+    def end(self, status: int) -> NoReturn:
+        """End everything that this agent started, and itself; as first process that ends the sandbox."""
+        until = time.monotonic() + KILL_TIME
+        if self.pid != 1:
+            kill(freeze(self.pid, until)[0])
+        while self.pid != 1 and sweep(self.pid, signal.SIGKILL) and time.monotonic() < until:
+            try:
+                os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+        leave(status)
+
+    def end_mine(self) -> NoReturn:
+        """End the commands that still run; what successful ones left behind belongs to the sandbox and lives on."""
+        for command in self.commands.values():
+            if command.supervised and command.exited:
+                command.ctl.write(b"L")
+            elif command.supervised:
+                kill([*freeze(command.pid, time.monotonic() + KILL_TIME)[0], command.pid])
+        leave(STATUS_OWNER_GONE)

@@ -1,0 +1,124 @@
+"""Starting a program as some user, and what decides who goes first when resources end."""
+
+from __future__ import annotations
+
+import errno
+import posix as os
+
+from .native import DUMPABLE, Native
+from .wire import BAD_USER, slurp
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+else:
+    import _signal as signal
+
+PATH = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+NICE = 10
+
+
+class StartError(Exception):
+    """A command can't be started; not for want of its program."""
+
+    def __init__(self, stage: int, number: int) -> None:
+        super().__init__(stage, number)
+        self.stage = stage
+        self.number = number
+
+
+def accounts(path: str) -> list[list[bytes]]:
+    """Return the usable lines of the user or group database."""
+    lines = [line.split(b":") for line in slurp(path).split(b"\n")]
+    return [line for line in lines if len(line) > 3 and line[2].isdigit()]
+
+
+def find_user(text: bytes) -> tuple[int, list[int], bytes]:
+    """Return user id, groups (the first is primary) and home of ``user`` or ``user:group``, names or numbers."""
+    name, _, group = text.partition(b":")
+    home = b"/"
+    for line in accounts("/etc/passwd"):
+        if name in (line[0], line[2]) and len(line) > 5:
+            name, user, group, home = line[0], line[2], group or line[3], line[5]
+            break
+    else:
+        user, group = name, group or name
+    groups: list[int] = []
+    for line in accounts("/etc/group"):
+        if group == line[0]:
+            group = line[2]
+        if name in line[3].split(b","):
+            groups.append(int(line[2]))
+    if not (user.isdigit() and group.isdigit()):
+        raise StartError(BAD_USER, errno.ENOENT)
+    return int(user), [int(group), *groups], home
+
+
+def become(text: bytes, native: Native | None) -> bytes | None:
+    """Switch to a user; return the home directory if that changed anything."""
+    user, groups, home = find_user(text)
+    if (user, groups[0]) == (os.geteuid(), os.getegid()):
+        return None
+    try:
+        os.setgroups(groups)
+        os.setgid(groups[0])
+        os.setuid(user)
+    except OSError as error:
+        raise StartError(BAD_USER, error.errno or errno.EPERM) from None
+    if native:
+        native.prctl(DUMPABLE, 0)  # the switch may have changed it
+    return home
+
+
+def find_program(name: bytes, path: bytes) -> bytes:
+    """Return where a program is; like a shell, something that can't be executed only if nothing better is there."""
+    if b"/" in name:
+        return name
+    second = b""
+    for folder in path.split(b":"):
+        full = (folder or b".") + b"/" + name
+        try:
+            if os.stat(full).st_mode & 0o170000 == 0o100000 and os.access(full, os.X_OK):
+                return full
+            second = second or full
+        except OSError:
+            pass
+    if not second:
+        raise OSError(errno.ENOENT, "")
+    return second
+
+
+def spawn(argv: list[bytes], env: dict[bytes, bytes]) -> int:
+    """Start a program in a session of its own, all signals as a program expects them."""
+    program = find_program(argv[0], env.get(b"PATH", PATH))
+    reset = [number for number in signal.valid_signals() if number not in (signal.SIGKILL, signal.SIGSTOP)]
+    try:
+        return os.posix_spawn(program, argv, env, setsigmask=(), setsigdef=reset, setsid=True)
+    except NotImplementedError:
+        return os.posix_spawn(program, argv, env, setsigmask=(), setsigdef=reset, setpgroup=0)
+
+
+def raise_oom_score(pid: str) -> None:
+    """Make a process (and what it starts) the kernel's choice before the agent; only its user or root may."""
+    fd = os.open("/proc/%s/oom_score_adj" % pid, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, b"500")
+    finally:
+        os.close(fd)
+
+
+def prefer_to_end(pid: str) -> None:
+    """Raise the score where that is allowed; the boot report says where it is not."""
+    try:
+        raise_oom_score(pid)
+    except OSError:
+        pass
+
+
+def put_behind(leader: int) -> None:
+    """Let the kernel prefer agent and supervisors: a fork bomb's hundred processes would leave them a hundredth."""
+    prefer_to_end(str(leader))
+    try:
+        os.setpriority(os.PRIO_PGRP, leader, NICE)
+    except OSError:  # it ended already
+        pass
