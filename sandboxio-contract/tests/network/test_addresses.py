@@ -68,7 +68,11 @@ def test_the_hosts_facts_are_read_from_links_routes_rules_and_resolvers(monkeypa
         ("ip", "-N", "-j", "-6", "route", "show", "table", "all"): [{"dst": "2000::/3", "via": {"host": "fe80::9"}}],
         ("ip", "-N", "-j", "-6", "rule"): [],
     }
-    monkeypatch.setattr(addresses, "rows", lambda argv: tables[tuple(argv)])
+
+    def rows(argv: list[str]) -> list[dict[str, object]]:
+        return tables[tuple(argv)]
+
+    monkeypatch.setattr(addresses, "rows", rows)
     monkeypatch.setattr(addresses, "RESOLVER_FILES", ())
     found = addresses.read_host()
     assert found.local == ("192.0.2.2", "10.8.0.2")

@@ -70,7 +70,7 @@ class ArenaWorld:
             "strays": 0,
         }
 
-    def tear_down(self, *, orphaned: bool) -> None:  # noqa: ARG002 - nothing outside the namespaces is ever touched
+    def tear_down(self, *, orphaned: bool) -> None:
         """End the servers; the namespaces end with them."""
         for server in self._servers:
             server.close()

@@ -6,7 +6,9 @@ The `docker` SDK is a third party's; it is imported when a reference is first ma
 """
 
 import contextlib
+import os
 import secrets
+import socket
 import time
 from collections.abc import Generator, Mapping
 from dataclasses import replace
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from docker.models.networks import Network
 
 LABEL = "io.sandboxio.contract"
+_OWNER = f"{LABEL}.reference"
 NEIGHBOUR_PORT = 28_454
 _SECONDS = 60
 _LIFETIME = 1800
@@ -44,7 +47,8 @@ class DockerReference:
 
     def __init__(self, canary: HostCanary, image: str = "sandboxio-test/python", base_url: str | None = None) -> None:
         self._canary, self._image = canary, image
-        self._labels = {LABEL: canary.run_id}
+        self._id = secrets.token_hex(5)
+        self._labels = {LABEL: canary.run_id, _OWNER: self._id}
         self._client = _connect(base_url)
         self._network: Network | None = None
         self._neighbour: Neighbour | None = None
@@ -63,7 +67,7 @@ class DockerReference:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Remove everything of this run."""
+        """Remove everything made here."""
         self.close()
 
     @property
@@ -102,10 +106,10 @@ class DockerReference:
         return replace(outcome, results={**outcome.results, **unseen})
 
     def close(self) -> None:
-        """Remove everything of this run and put the kernel's settings back."""
+        """Remove everything of this reference and put the kernel's settings back."""
         try:
             with _engine_errors("the references could not be removed"):
-                _remove(self._client, self._canary.run_id)
+                _remove(self._client, f"{_OWNER}={self._id}")
         finally:
             self._client.close()
             sysctls.restore(self._saved)
@@ -117,9 +121,9 @@ class DockerReference:
         self._saved = sysctls.snapshot()
         sysctls.keep_router_routes()
         subnet = f"fd{secrets.token_hex(1)}:{secrets.token_hex(2)}:{secrets.token_hex(2)}:{secrets.token_hex(2)}::/64"
-        bridge = f"sbxb{self._canary.run_id[:10]}"
+        bridge = f"sbxb{self._id}"
         self._network = self._client.networks.create(
-            f"sandboxio-contract-{self._canary.run_id}",
+            f"sandboxio-contract-{self._id}",
             driver="bridge",
             enable_ipv6=True,
             labels=self._labels,
@@ -208,7 +212,7 @@ def remove_leftovers(run: str = "", base_url: str | None = None) -> None:
     client = _connect(base_url)
     try:
         with _engine_errors("leftovers could not be removed"):
-            _remove(client, run)
+            _remove(client, f"{LABEL}={run}" if run else LABEL)
     finally:
         client.close()
 
@@ -218,31 +222,43 @@ def _connect(base_url: str | None) -> "DockerClient":
         import docker
     except ImportError as error:
         raise NotProvable("engine", "the docker SDK is not installed, so no reference container can be made") from error
+    where = base_url or os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+    _answers(where)
     with _engine_errors("no Docker engine answers"):
-        client = (
-            docker.DockerClient(base_url=base_url, timeout=_SECONDS) if base_url else docker.from_env(timeout=_SECONDS)
-        )
-        client.ping()
-        return client
+        return docker.DockerClient(base_url=where, timeout=_SECONDS)
 
 
-def _remove(client: "DockerClient", run: str) -> None:
-    label = f"{LABEL}={run}" if run else LABEL
-    for container in client.containers.list(all=True, filters={"label": label}, ignore_removed=True):
+def _answers(where: str) -> None:
+    """Connect once without the SDK, which leaks a socket where nobody listens."""
+    if not where.startswith("unix://"):
+        raise NotProvable("engine", f"the engine at {where} is not on this machine, so its containers can't be guarded")
+    with socket.socket(socket.AF_UNIX) as trial:
+        try:
+            trial.connect(where.removeprefix("unix://"))
+        except OSError as error:
+            raise NotProvable("engine", f"no Docker engine answers at {where}: {error.strerror}") from error
+
+
+def _remove(client: "DockerClient", label: str) -> None:
+    # By the low-level interface: the other one inspects each item, and stumbles over those that go meanwhile.
+    api: Any = client.api
+    filters = {"label": label}
+    for container in cast("list[dict[str, str]]", api.containers(all=True, filters=filters)):
         with _already_gone():
-            container.remove(force=True, v=True)
-    networks: Any = client.networks  # its stubs leave the filters' type open
-    for network in cast("list[Network]", networks.list(filters={"label": label})):
+            api.remove_container(container["Id"], force=True, v=True)
+    for network in cast("list[dict[str, str]]", api.networks(filters=filters)):
         with _already_gone():
-            network.remove()
+            api.remove_network(network["Id"])
 
 
 @contextlib.contextmanager
 def _already_gone() -> Generator[None]:
     from docker.errors import NotFound
 
-    with contextlib.suppress(NotFound):
+    try:
         yield
+    except NotFound as error:
+        _let_go(error)
 
 
 @contextlib.contextmanager
@@ -253,7 +269,15 @@ def _engine_errors(what: str) -> Generator[None]:
     try:
         yield
     except (DockerException, RequestException) as error:
+        _let_go(error)
         raise NotProvable("engine", f"{what}: {error}") from error
+
+
+def _let_go(error: Exception) -> None:
+    """Close the answer that an exception of the SDK holds; else its connection is never given back."""
+    answer: Any = getattr(error, "response", None)
+    if answer is not None:
+        answer.close()
 
 
 def _await_listening(container: "Container") -> None:
