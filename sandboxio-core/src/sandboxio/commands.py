@@ -31,7 +31,7 @@ def command_argv(cmd: str | Sequence[str]) -> tuple[str, ...]:
 
     :raises ConfigurationError: empty, not all strings, NUL, lone surrogate, or an argument over Linux's limit.
     """
-    argv = ("sh", "-c", cmd) if isinstance(cmd, str) else tuple(cmd)
+    argv = ("sh", "-c", cmd) if isinstance(cmd, str) else tuple(cmd) if isinstance(cmd, Sequence) else ()  # pyright: ignore[reportUnnecessaryIsInstance]
     if not argv or not all(isinstance(part, str) for part in argv):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigurationError("a command is a string or a non-empty sequence of strings")
     if not argv[0]:
@@ -48,7 +48,7 @@ def command_argv(cmd: str | Sequence[str]) -> tuple[str, ...]:
 
 def code_argv(language: str) -> tuple[str, ...]:
     """Return the argv that runs code of a language. :raises ConfigurationError: the language is not known."""
-    argv = INTERPRETERS.get(language)
+    argv = INTERPRETERS.get(language) if isinstance(language, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
     if argv is None:
         raise ConfigurationError(f"language {language!r} is not known", hint=f"use one of {', '.join(INTERPRETERS)}")
     return argv
@@ -56,6 +56,8 @@ def code_argv(language: str) -> tuple[str, ...]:
 
 def code_bytes(code: str) -> bytes:
     """Return code as the interpreter reads it."""
+    if not isinstance(code, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(f"code is a string, not {type(code).__name__}")
     try:
         return code.encode("utf-8")
     except UnicodeEncodeError:
@@ -71,7 +73,23 @@ def stdin_bytes(stdin: bytes | bytearray | memoryview | str | None) -> bytes | N
             return stdin.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
             raise ConfigurationError("stdin holds a lone surrogate", hint="pass bytes or valid Unicode text") from None
-    return bytes(stdin)
+    return input_bytes(stdin, "stdin")
+
+
+def input_bytes(data: bytes | bytearray | memoryview, what: str) -> bytes:
+    """Return bytes; a number, which `bytes` would turn into that many NULs, and text are refused."""
+    if not isinstance(data, (bytes, bytearray, memoryview)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(f"{what} is bytes, not {type(data).__name__}")
+    return bytes(data)
+
+
+def user_name(user: str | None) -> str | None:
+    """Return a user name or id. :raises ConfigurationError: empty, no string, NUL."""
+    if user is not None:
+        if not isinstance(user, str) or not user:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigurationError("user= is a non-empty string")
+        check_text(user, "user=")
+    return user
 
 
 def resolve_path(path: str, cwd: str, what: str = "a path") -> str:

@@ -27,6 +27,10 @@ class SandboxError(Exception):
         """The page about this error, relative to the repository."""
         return f"docs/errors/{self.code}.md"
 
+    def __reduce__(self) -> "tuple[object, ...]":
+        """Copy and pickle whatever arguments a class takes: an error must survive the way out of a worker process."""
+        return _rebuilt, (type(self), self.args, dict(vars(self)))
+
     def __str__(self) -> str:
         """Render message and code, then the fix and the page."""
         lines = [f"[{self.code}] {self.message}"]
@@ -282,13 +286,15 @@ class AuditSinkWarning(SandboxWarning):
     """An audit sink failed under ``on_sink_failure="warn"``."""
 
 
+def _rebuilt(cls: type[SandboxError], args: tuple[object, ...], state: Mapping[str, object]) -> SandboxError:
+    error = cls.__new__(cls, *args)
+    error.args = args
+    vars(error).update(state)
+    return error
+
+
 def by_code() -> Mapping[str, type[SandboxError]]:
     """Map each code to the class that owns it."""
-    found: dict[str, type[SandboxError]] = {}
-    pending: list[type[SandboxError]] = [SandboxError]
-    while pending:
-        cls = pending.pop()
-        pending.extend(cls.__subclasses__())
-        if "code" in vars(cls) and cls not in (SandboxError, SandboxTimeout):
-            found[cls.code] = cls
-    return dict(sorted(found.items()))
+    classes = [cls for cls in globals().values() if isinstance(cls, type) and issubclass(cls, SandboxError)]
+    owners = {cls.code: cls for cls in classes if "code" in vars(cls) and cls not in (SandboxError, SandboxTimeout)}
+    return dict(sorted(owners.items()))

@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
@@ -72,7 +72,9 @@ class NetworkPolicy(Value):
         if isinstance(value, str) or not isinstance(value, (list, tuple)):
             raise ValueError("a tuple of host names, addresses or CIDRs is wanted")  # noqa: TRY004
         entries: tuple[object, ...] = tuple(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        return tuple(dict.fromkeys(normalise_target(entry) for entry in entries))
+        targets = tuple(dict.fromkeys(normalise_target(entry) for entry in entries))
+        _refuse_everything(targets)
+        return targets
 
     @field_validator("ingress_ports", mode="before")
     @classmethod
@@ -93,6 +95,9 @@ class NetworkPolicy(Value):
         return self.egress
 
 
+_LONGEST = 1024
+"""Characters looked at: far more than a host name has, few enough for the slow IDNA codec."""
+_NUMBER = re.compile(r"(?:[0-9]+|0x[0-9a-f]*)\Z")
 _LABEL = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)\Z")
 
 
@@ -104,6 +109,8 @@ def normalise_target(entry: object) -> str:
     if not isinstance(entry, str) or not entry.strip():
         raise ValueError("an entry of allow is empty or no string")
     text = entry.strip()
+    if len(text) > _LONGEST:
+        raise ValueError("an entry of allow is longer than any host name")
     network = _as_network(text)
     if network is not None:
         return network
@@ -117,7 +124,7 @@ def normalise_target(entry: object) -> str:
 def _as_network(text: str) -> str | None:
     try:
         if "/" not in text:
-            return str(ipaddress.ip_address(text.strip("[]") if text.startswith("[") else text))
+            return _address(text[1:-1] if text.startswith("[") and text.endswith("]") else text)
         network = ipaddress.ip_network(text, strict=True)
     except ValueError as error:
         if "host bits" in str(error):
@@ -128,9 +135,32 @@ def _as_network(text: str) -> str | None:
     return str(network)
 
 
+def _address(text: str) -> str:
+    address = ipaddress.ip_address(text)
+    if isinstance(address, ipaddress.IPv6Address) and address.scope_id:
+        raise ValueError(f"{text!r} names a link of one machine; a sandbox has others")
+    return str(address)
+
+
+def _refuse_everything(targets: tuple[str, ...]) -> None:
+    """Refuse networks that are harmless each and open everything together."""
+    networks = [network for text in targets if (network := _network_or_none(text)) is not None]
+    for version in (4, 6):
+        same: list[Any] = [network for network in networks if network.version == version]
+        if any(network.prefixlen == 0 for network in ipaddress.collapse_addresses(same)):
+            raise ValueError("allow opens everything together; that is no allowlist: use egress='allow'")
+
+
+def _network_or_none(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError:
+        return None
+
+
 def _host_name(text: str) -> str:
     wildcard = text.startswith("*.")
-    name = (text[2:] if wildcard else text).rstrip(".")
+    name = (text[2:] if wildcard else text).removesuffix(".")
     try:
         ascii_name = name.encode("idna").decode("ascii").lower() if name else ""
     except UnicodeError:
@@ -138,7 +168,7 @@ def _host_name(text: str) -> str:
     labels = ascii_name.split(".")
     if len(ascii_name) > 253 or not all(_LABEL.match(label) for label in labels):
         raise ValueError(f"{text!r} is no valid host name")
-    if labels[-1].isdigit():
+    if _NUMBER.match(labels[-1]):  # resolvers take it for an address: 0x7f000001 is 127.0.0.1
         raise ValueError(f"{text!r} looks like a malformed address")
     if wildcard and len(labels) < 2:
         raise ValueError(f"{text!r} opens a whole top-level domain")

@@ -1,18 +1,21 @@
 """The specification of one sandbox: every argument validated, every default resolved, frozen."""
 
-import math
 import re
 import secrets as random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import TypeVar
 
 from pydantic import SecretStr
 
 from sandboxio.errors import ConfigurationError
 from sandboxio.isolation import IsolationTier
 from sandboxio.policy import NetworkPolicy, Resources
+from sandboxio.redaction import SHORTEST
 from sandboxio.target import BackendConfig
+
+T = TypeVar("T")
 
 DEFAULT_TIMEOUT = 300.0
 """Seconds that a sandbox lives if nothing else is said."""
@@ -62,20 +65,31 @@ def check_timeout(value: object, what: str, maximum: float = MAX_TIMEOUT) -> flo
     hint = f"pass seconds above 0 and up to {maximum:g}; there is no unlimited"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ConfigurationError(f"{what}: a number of seconds is wanted, not {type(value).__name__}", hint=hint)
-    if not math.isfinite(value) or value <= 0 or value > maximum:
-        raise ConfigurationError(f"{what}: {value!r} is out of range", hint=hint)
+    if not 0 < value <= maximum:  # false for NaN, and an integer of any size compares
+        raise ConfigurationError(f"{what}: {_shown(value)} is out of range", hint=hint)
     return float(value)
+
+
+def _shown(number: float) -> str:
+    # The digits of a huge integer are refused by Python itself.
+    return repr(number) if isinstance(number, float) or abs(number) < 10**20 else "a huge number"
 
 
 def check_env(env: Mapping[str, str] | None, what: str) -> Mapping[str, str]:
     """Return environment variables as a read-only copy; a message shows the key, never the value."""
-    if env is None:
-        return MappingProxyType({})
-    if not isinstance(env, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be untyped
-        raise ConfigurationError(f"{what}: a mapping of names to values is wanted")
-    for name, value in env.items():
+    checked = dict(check_mapping(env, what))
+    for name, value in checked.items():
         check_variable(name, value, what)
-    return MappingProxyType(dict(env))
+    return MappingProxyType(checked)
+
+
+def check_mapping(value: Mapping[str, T] | None, what: str) -> Mapping[str, T]:
+    """Return a mapping, empty for ``None``; callers may be untyped."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(f"{what}: a mapping of names to values is wanted")
+    return value
 
 
 def check_variable(name: object, value: object, what: str) -> None:
@@ -113,12 +127,12 @@ def check_text(text: str, what: str) -> bytes:
 def check_secrets(secrets: Mapping[str, str | SecretStr] | None, env: Mapping[str, str]) -> Mapping[str, SecretStr]:
     """Return secrets wrapped, so that no repr shows a value."""
     checked: dict[str, SecretStr] = {}
-    for name, value in (secrets or {}).items():
+    for name, value in check_mapping(secrets, "secrets").items():
         plain = value.get_secret_value() if isinstance(value, SecretStr) else value
         check_variable(name, plain, "secrets")
-        if len(plain) < 4:
+        if len(plain) < SHORTEST:
             raise ConfigurationError(
-                f"secrets[{name!r}] has fewer than 4 characters and can't be redacted",
+                f"secrets[{name!r}] has fewer than {SHORTEST} characters and can't be redacted",
                 hint="pass it in env= if it is no secret",
             )
         if name in env:
@@ -129,13 +143,14 @@ def check_secrets(secrets: Mapping[str, str | SecretStr] | None, env: Mapping[st
 
 def check_metadata(metadata: Mapping[str, str] | None, secrets: Mapping[str, SecretStr]) -> Mapping[str, str]:
     """Return labels as a read-only copy; what a provider can't carry is refused by its plan."""
-    for key, value in (metadata or {}).items():
+    checked = dict(check_mapping(metadata, "metadata"))
+    for key, value in checked.items():
         if not isinstance(key, str) or not isinstance(value, str) or not key:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigurationError("metadata: non-empty string keys and string values are wanted")
         check_text(key, "a metadata key")
         check_text(value, f"metadata[{key!r}]")
         refuse_secret(f"metadata[{key!r}]", key + "\n" + value, secrets)
-    return MappingProxyType(dict(metadata or {}))
+    return MappingProxyType(checked)
 
 
 def refuse_secret(what: str, text: str, secrets: Mapping[str, SecretStr]) -> None:

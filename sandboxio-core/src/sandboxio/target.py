@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 from urllib.parse import parse_qsl
 
@@ -15,7 +15,8 @@ DSN_FORM = "<backend>://[<template>][?param=value]"
 
 _SCHEME = re.compile(r"(?P<backend>[a-z][a-z0-9_-]*)://(?P<rest>.*)\Z", re.DOTALL)
 _CREDENTIAL = re.compile(r"key|token|secret|passw|pwd|credential|auth|bearer|cookie|private", re.IGNORECASE)
-_TEMPLATE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]*\Z")
+_TEMPLATE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+-]*\Z")
+_DIGEST = re.compile(r"sha(?:256|384|512):[0-9A-Fa-f]+\Z")
 
 
 class BackendConfig(Value):
@@ -39,8 +40,8 @@ class Target:
 
     backend: str
     template: str | None = None
-    params: Mapping[str, str] | None = None
-    timeout: str | None = None
+    params: Mapping[str, str] | None = field(default=None, repr=False)
+    timeout: str | None = field(default=None, repr=False)
     config: BackendConfig | None = None
 
 
@@ -62,21 +63,24 @@ def parse_target(target: "str | BackendConfig") -> Target:
     if "#" in match["rest"]:
         raise ConfigurationError("a DSN has no #fragment", hint=f"write {DSN_FORM}")
     params = _parameters(match["backend"], query) if mark else {}
-    return Target(match["backend"], _template(match["backend"], template), params, params.pop("timeout", None))
+    name = check_template(match["backend"], template, "the DSN's template") if template else None
+    return Target(match["backend"], name, params, params.pop("timeout", None))
 
 
-def _template(backend: str, text: str) -> str | None:
-    if not text:
-        return None
+def check_template(backend: str, text: object, what: str) -> str:
+    """Return an image or template name, untouched.
+
+    :raises ConfigurationError: it has characters that no such name has, or a user or password.
+    """
+    if not isinstance(text, str):
+        raise ConfigurationError(f"{what} is a string, not {type(text).__name__}")
     name, at, digest = text.partition("@")
-    if at and not re.match(r"[a-z0-9]+:[0-9A-Fa-f]+\Z", digest):
+    if at and not _DIGEST.match(digest):
         raise ConfigurationError(
-            "a DSN carries no user or password", hint=f"set the environment variables that {backend} documents"
+            f"{what} carries no user or password", hint=f"set the environment variables that {backend} documents"
         )
     if not _TEMPLATE.match(name):
-        raise ConfigurationError(
-            "the DSN's template has characters that no image or template name has", hint=f"write {DSN_FORM}"
-        )
+        raise ConfigurationError(f"{what} has characters that no image or template name has", hint="correct the name")
     return text
 
 
@@ -105,12 +109,12 @@ def resolve_config(target: Target, config_class: type[BackendConfig], template: 
     """
     if template is not None and target.template is not None and template != target.template:
         raise ConfigurationError("the target and template= name different templates", hint="name one of them")
-    if template is not None and not _TEMPLATE.match(template):
-        raise ConfigurationError("template= has characters that no image or template name has")
     config = target.config or _from_parameters(target, config_class)
     if not isinstance(config, config_class):
         raise ConfigurationError(f"{type(config).__name__} is no configuration of {target.backend}")
-    chosen = template if template is not None else target.template
+    chosen = target.template if template is None else template
+    if chosen is not None:
+        chosen = check_template(target.backend, chosen, "template=")
     resolved: BackendConfig = config.replace(template=chosen) if chosen != config.template else config
     return resolved
 
