@@ -1,72 +1,34 @@
 """The functions of the package: create, plan, list_managed, kill_managed, backend_info."""
 
 import logging
-import os
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import anyio
-import anyio.to_thread
 from pydantic import SecretStr
 
 from sandboxio import plugins
-from sandboxio.calls import LOOK_BOUND, PortCalls
+from sandboxio.calls import LOOK_BOUND
 from sandboxio.creation import create as create_opened
-from sandboxio.creation import destroy_for_sure, plan_offline, plan_probed
+from sandboxio.creation import plan_offline, plan_probed
+from sandboxio.destruction import destroy_for_sure
 from sandboxio.errors import ConfigurationError, CreateTimeout
 from sandboxio.isolation import IsolationTier
 from sandboxio.planning import Plan
 from sandboxio.policy import NetworkPolicy, Resources
-from sandboxio.port import Backend, BackendInfo, Progress
+from sandboxio.port import BackendInfo, Progress
 from sandboxio.redaction import Redactor
-from sandboxio.sandbox import Sandbox
-from sandboxio.spec import (
-    DEFAULT_TIMEOUT,
-    MAX_TIMEOUT,
-    SandboxSpec,
-    check_env,
-    check_metadata,
-    check_secrets,
-    check_timeout,
-    new_create_id,
-    refuse_secret,
-)
-from sandboxio.target import BackendConfig, Target, parse_target, resolve_config
+from sandboxio.request import UNSAID, Request, Unsaid, calls_to, in_thread, prepare, read_target, resolved_timeout
+from sandboxio.sandbox import Sandbox, kill_after
+from sandboxio.spec import MAX_TIMEOUT, check_metadata
+from sandboxio.target import BackendConfig
+from sandboxio.teardown import check_grace
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-T = TypeVar("T")
-
-DEFAULT_TARGET = "docker://"
-
 _logger = logging.getLogger("sandboxio")
-
-
-class _Default:
-    """The default of create's timeout, which a DSN may still change; ``None`` is a mistake of the caller's."""
-
-    def __repr__(self) -> str:
-        return f"<{DEFAULT_TIMEOUT:g} s>"
-
-
-_DEFAULT = _Default()
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """The arguments of `create`, not looked at yet."""
-
-    target: "str | BackendConfig | None"
-    template: str | None = None
-    resources: Resources | None = None
-    network: NetworkPolicy | None = None
-    env: Mapping[str, str] | None = None
-    secrets: Mapping[str, str | SecretStr] | None = None
-    timeout: object = _DEFAULT
-    metadata: Mapping[str, str] | None = None
-    require_isolation: IsolationTier | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,18 +68,25 @@ class Creation:
     ) -> None:
         """Kill the sandbox, whatever left the block."""
         if self._sandbox is not None:
-            await self._sandbox.kill()
+            await kill_after(self._sandbox, error)
 
     async def _create(self) -> Sandbox:
         if self._used:
             raise ConfigurationError("this create() was used already", hint="call create() again for another sandbox")
         self._used = True
-        prepared = await _prepare(self._request)
-        spec = prepared.spec
-        with anyio.move_on_after(spec.timeout):
-            opened = await create_opened(prepared.calls, spec, self._progress)
+        check_grace()
+        target = read_target(self._request.target)
+        # The maximum is known once the adapter is loaded; that has to end in time, too.
+        timeout = resolved_timeout(self._request.timeout, target, MAX_TIMEOUT)
+        with anyio.move_on_after(timeout) as scope:
+            prepared = await prepare(self._request, target)
+            scope.deadline = min(scope.deadline, anyio.current_time() + prepared.spec.timeout)
+            opened = await create_opened(prepared.calls, prepared.spec, self._told(prepared.calls.redactor))
             return Sandbox(prepared.calls, opened)
-        raise CreateTimeout(f"{spec.backend} did not make a sandbox within {spec.timeout:g} s")
+        raise CreateTimeout(f"{target.backend} did not make a sandbox within {timeout:g} s")
+
+    def _told(self, redactor: Redactor) -> Progress:
+        return lambda line: self._progress(redactor.text(line))
 
 
 def create(
@@ -128,7 +97,7 @@ def create(
     network: NetworkPolicy | None = None,
     env: Mapping[str, str] | None = None,
     secrets: Mapping[str, str | SecretStr] | None = None,
-    timeout: "float | _Default" = _DEFAULT,
+    timeout: "float | Unsaid" = UNSAID,
     metadata: Mapping[str, str] | None = None,
     require_isolation: IsolationTier | None = None,
     on_progress: Callable[[str], None] | None = None,
@@ -163,7 +132,7 @@ async def plan(
     network: NetworkPolicy | None = None,
     env: Mapping[str, str] | None = None,
     secrets: Mapping[str, str | SecretStr] | None = None,
-    timeout: "float | _Default" = _DEFAULT,
+    timeout: "float | Unsaid" = UNSAID,
     metadata: Mapping[str, str] | None = None,
     require_isolation: IsolationTier | None = None,
     probe: bool = False,
@@ -173,7 +142,7 @@ async def plan(
     :param probe: ask the engine or account first, by reads only; otherwise nothing is sent.
     """
     request = Request(target, template, resources, network, env, secrets, timeout, metadata, require_isolation)
-    prepared = await _prepare(request)
+    prepared = await prepare(request, read_target(target))
     with prepared.calls.mapped():
         offline = plan_offline(prepared.calls.backend, prepared.spec)
     return await plan_probed(prepared.calls, prepared.spec) if probe else offline
@@ -181,7 +150,7 @@ async def plan(
 
 async def backend_info(target: "str | BackendConfig | None" = None) -> BackendInfo:
     """Return what a backend declares: name, features, tier with its evidence, port. Nothing is opened."""
-    adapter = await anyio.to_thread.run_sync(plugins.load, _target(target).backend)
+    adapter = await in_thread(plugins.load, read_target(target).backend)
     return adapter.info
 
 
@@ -189,11 +158,15 @@ async def list_managed(
     target: "str | BackendConfig | None" = None, *, labels: Mapping[str, str] | None = None
 ) -> list[ManagedSandbox]:
     """Return the sandboxes of ours that carry all of ``labels``; others are never listed."""
-    calls = await _calls(_target(target))
+    calls = await calls_to(read_target(target))
     wanted = check_metadata(labels, {})
-    found = await calls.iterate(LOOK_BOUND, calls.backend.list(wanted))
+    found = await calls.iterate(LOOK_BOUND, lambda: calls.backend.list(wanted))
     name = calls.backend.info.name
-    return [ManagedSandbox(seen.sandbox_id, name, seen.state, seen.created_at, seen.labels) for seen in found]
+    return [
+        ManagedSandbox(seen.sandbox_id, name, seen.state, seen.created_at, seen.labels)
+        for seen in found
+        if wanted.items() <= seen.labels.items()
+    ]
 
 
 async def kill_managed(target: "str | BackendConfig | None", sandbox_id: str) -> None:
@@ -201,106 +174,16 @@ async def kill_managed(target: "str | BackendConfig | None", sandbox_id: str) ->
 
     :raises ConfigurationError: it is no full id of a sandbox that is ours and alive.
     """
-    calls = await _calls(_target(target))
-    if not sandbox_id:
+    calls = await calls_to(read_target(target))
+    if not isinstance(sandbox_id, str) or not sandbox_id:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigurationError("the sandbox id is empty", hint="pass a full id, as list_managed() returns it")
-    found = await calls.iterate(LOOK_BOUND, calls.backend.list({}))
+    found = await calls.iterate(LOOK_BOUND, lambda: calls.backend.list({}))
     ids = {seen.sandbox_id for seen in found}
     if sandbox_id not in ids:
         if any(known.startswith(sandbox_id) for known in ids):
             raise ConfigurationError("a prefix may match another's sandbox", hint="pass the full id")
         return
     await destroy_for_sure(calls, sandbox_id, {})
-
-
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    calls: PortCalls
-    spec: SandboxSpec
-
-
-async def _prepare(request: Request) -> _Prepared:
-    target = _target(request.target)
-    adapter = await anyio.to_thread.run_sync(plugins.load, target.backend)
-    spec = _spec(request, target, adapter.info)
-    redactor = Redactor(_secret_values(spec, adapter.info))
-    backend = await anyio.to_thread.run_sync(adapter.make_backend, spec.config)
-    return _Prepared(PortCalls(backend, redactor), spec)
-
-
-async def _calls(target: Target) -> PortCalls:
-    adapter = await anyio.to_thread.run_sync(plugins.load, target.backend)
-    config = resolve_config(target, adapter.info.config, None)
-    backend: Backend = await anyio.to_thread.run_sync(adapter.make_backend, config)
-    return PortCalls(backend, Redactor(_credentials(adapter.info)))
-
-
-def _target(target: "str | BackendConfig | None") -> Target:
-    if target is not None:
-        return parse_target(target)
-    chosen = os.environ.get("SANDBOXIO_BACKEND") or DEFAULT_TARGET
-    parsed = parse_target(chosen)
-    _logger.info("no target given: using %s", parsed.backend)
-    return parsed
-
-
-def _spec(request: Request, target: Target, info: BackendInfo) -> SandboxSpec:
-    if request.require_isolation is IsolationTier.UNKNOWN:
-        raise ConfigurationError("require_isolation=UNKNOWN requires nothing", hint="name a tier, or leave it out")
-    config = resolve_config(target, info.config, request.template)
-    env = check_env(request.env, "env")
-    secrets = check_secrets(request.secrets, env)
-    refuse_secret("the template", config.template or "", secrets)
-    return SandboxSpec(
-        backend=info.name,
-        config=config,
-        template=config.template,
-        resources=_resources(request.resources, config, info),
-        network=_instance(request.network or NetworkPolicy(), NetworkPolicy, "network"),
-        env=env,
-        secrets=secrets,
-        timeout=_timeout(request.timeout, target, info),
-        metadata=check_metadata(request.metadata, secrets),
-        require_isolation=request.require_isolation,
-        create_id=new_create_id(),
-    )
-
-
-def _resources(given: Resources | None, config: BackendConfig, info: BackendInfo) -> Resources:
-    resources = _instance(given or Resources(), Resources, "resources")
-    if not info.resource_caps_supported and not resources.is_default:
-        raise ConfigurationError(
-            f"caps on {info.name} belong to the template {config.template or 'in use'}, not to the sandbox",
-            hint="change cpu, memory and disk in the template, and leave resources= out",
-        )
-    return resources
-
-
-def _instance(value: object, cls: type[T], name: str) -> T:
-    if not isinstance(value, cls):
-        raise ConfigurationError(f"{name}= takes a {cls.__name__}, not {type(value).__name__}")
-    return value
-
-
-def _timeout(given: object, target: Target, info: BackendInfo) -> float:
-    maximum = min(MAX_TIMEOUT, info.baseline.maxima.get("lifetime", MAX_TIMEOUT))
-    if not isinstance(given, _Default):
-        return check_timeout(given, "create(timeout=…)", maximum)
-    if target.timeout is None:
-        return min(DEFAULT_TIMEOUT, maximum)
-    try:
-        seconds = float(target.timeout)
-    except ValueError:
-        raise ConfigurationError("the DSN's timeout is no number", hint="write ?timeout=SECONDS") from None
-    return check_timeout(seconds, "the DSN's timeout", maximum)
-
-
-def _secret_values(spec: SandboxSpec, info: BackendInfo) -> list[str]:
-    return [secret.get_secret_value() for secret in spec.secrets.values()] + _credentials(info)
-
-
-def _credentials(info: BackendInfo) -> list[str]:
-    return [value for name in info.credentials if (value := os.environ.get(name))]
 
 
 def _no_progress(line: str) -> None:

@@ -3,19 +3,19 @@
 from collections.abc import Mapping
 
 from sandboxio.errors import CreationError, PolicyNotEnforced
-from sandboxio.planning import Absent, Plan
+from sandboxio.planning import ITEMS, Absent, Plan
 from sandboxio.port import BackendInfo, Observation
 
 
-def check_observation(plan: Plan, info: BackendInfo, seen: Observation | None) -> Observation:
-    """Return ``seen`` if it confirms the plan.
+def check_observation(plan: Plan, info: BackendInfo, sandbox_id: str, seen: Observation | None) -> Observation:
+    """Return ``seen`` if it confirms the plan for the sandbox ``sandbox_id``.
 
     :raises CreationError: the sandbox vanished, or an item that the backend declares observable was not returned.
     :raises PolicyNotEnforced: an item is not as planned.
     """
     if seen is None:
         raise CreationError(f"{info.name} made the sandbox {plan.create_id}, but it is gone")
-    if seen.name != plan.create_id:
+    if seen.name != plan.create_id or seen.sandbox_id != sandbox_id:
         raise PolicyNotEnforced(f"{info.name} answered for another sandbox than {plan.create_id}")
     for policy in sorted(info.observable):
         _check_item(plan, info, policy, seen.applied)
@@ -27,6 +27,8 @@ def check_observation(plan: Plan, info: BackendInfo, seen: Observation | None) -
 
 
 def _check_item(plan: Plan, info: BackendInfo, policy: str, applied: Mapping[str, object]) -> None:
+    if policy not in ITEMS:
+        raise CreationError(f"{info.name} calls {policy!r} observable, which is no policy item")
     planned = plan[policy]
     if policy not in applied:
         raise CreationError(f"{info.name} did not say what it applied for {policy}")

@@ -1,15 +1,15 @@
 """Every call over the port: with a deadline, its errors mapped, its secrets masked."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import anyio
 
 from sandboxio.errors import BackendUnavailable, SandboxError
 from sandboxio.port import Backend, TransportUnfit
-from sandboxio.redaction import Redactor
+from sandboxio.redaction import Redactor, safe_str
 
 T = TypeVar("T")
 
@@ -34,13 +34,11 @@ class PortCalls:
             yield
         except SandboxError as error:
             cause = error.__cause__
-            if cause is not None:
-                cause = self.redactor.cause(cause)
-            raise self.redactor.error(error) from cause
+            raise_from(self.redactor.error(error), None if cause is None else self.redactor.cause(cause))
         except TransportUnfit:
             raise
         except Exception as error:  # noqa: BLE001 - whatever an SDK raises becomes one of ours, its cause kept
-            raise self._translate(error, otherwise) from self.redactor.cause(error)
+            raise_from(self._translate(error, otherwise), self.redactor.cause(error))
 
     async def bounded(
         self, seconds: float, call: Callable[[], Awaitable[T]], otherwise: type[SandboxError] = BackendUnavailable
@@ -57,19 +55,35 @@ class PortCalls:
                 hint=f"check that {self.backend.info.name} is up and not overloaded",
             )
 
-    async def iterate(self, seconds: float, items: AsyncIterator[T]) -> list[T]:
+    async def iterate(self, seconds: float, ask: Callable[[], AsyncIterator[T]]) -> list[T]:
         """Collect what a paged call yields."""
 
         async def collect() -> list[T]:
-            return [item async for item in items]
+            items = ask()
+            try:
+                return [item async for item in items]
+            finally:
+                if isinstance(items, AsyncGenerator):
+                    await items.aclose()
 
         return await self.bounded(seconds, collect)
 
     def _translate(self, error: Exception, otherwise: type[SandboxError]) -> SandboxError:
         name = self.backend.info.name
-        mapped = self.backend.map_error(error)
-        if mapped is None:
+        try:
+            mapped = self.backend.map_error(error)
+        except Exception:  # noqa: BLE001 - the table has a hole: what is reported is the error that fell into it
+            mapped = None
+        if not isinstance(mapped, SandboxError):
             hint = f"this is a defect of the {name} adapter or its SDK; report it to {self.backend.info.distribution}"
-            text = f"{name}: unexpected {type(error).__name__}: {error}"
+            text = f"{name}: unexpected {type(error).__name__}: {safe_str(error)}"
             mapped = otherwise(text, hint=hint)
         return self.redactor.error(mapped)
+
+
+def raise_from(error: SandboxError, cause: BaseException | None) -> NoReturn:
+    """Raise ``error`` from ``cause``, without the context that Python adds: it may be what `cause` replaces."""
+    try:
+        raise error from cause
+    finally:
+        error.__context__ = cause

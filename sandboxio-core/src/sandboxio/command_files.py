@@ -4,7 +4,9 @@ The scripts get every path as an argument, absolute, so that none can pass for a
 stdout, so that no size limit of arguments applies. What the sandbox's own tools answer is the sandbox's word.
 """
 
+import secrets
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sandboxio.errors import (
@@ -15,11 +17,18 @@ from sandboxio.errors import (
     PathExists,
     PathNotFound,
     PermissionDenied,
+    SandboxError,
 )
 from sandboxio.port import Command, Exit, FileInfo, ProcessDriver
+from sandboxio.teardown import finish
 
 if TYPE_CHECKING:
     from sandboxio.lease import Lease
+
+MAX_ANSWER = 64 * 1024 * 1024
+"""Bytes that a script may answer, a file's content apart: it speaks from inside the sandbox."""
+DISCARD_BOUND = 2.0
+"""Seconds for the removal of a temporary file that will not be needed."""
 
 _ERRORS: dict[int, tuple[type[FileSystemError], str, int]] = {
     44: (PathNotFound, "no such file or directory", 2),
@@ -41,29 +50,51 @@ _READ = """
 exec cat < "$1"
 """
 
-_WRITE = """
+_WHY_NOT = """
+why_not() {
+  p=$1
+  while [ ! -e "$p" ] && [ ! -L "$p" ]; do p=${p%/*}; p=${p:-/}; done
+  [ -d "$p" ] || exit 49
+  [ -w "$p" ] || exit 47
+  exit 51
+}
+"""
+"""Says why ``mkdir -p`` failed; its own words depend on language and implementation."""
+
+_WRITE = (
+    _WHY_NOT
+    + """
 t=$1
-if [ -L "$t" ]; then t=$(readlink -f "$t") || exit 44; fi
+case $t in */) exit 45 ;; esac
+if [ -L "$t" ]; then
+  # The mark keeps a newline at the end of a name, which $( ) would cut.
+  t=$(readlink -f "$t" && printf .) || exit 44
+  t=${t%??}
+fi
 [ -d "$t" ] && exit 45
 if [ -e "$t" ] && [ ! -f "$t" ]; then exit 46; fi
 d=${t%/*}; d=${d:-/}
-mkdir -p "$d" 2>/dev/null
-[ -d "$d" ] || exit 49
+mkdir -p "$d" 2>/dev/null || why_not "$d"
 [ -w "$d" ] || exit 47
-n=$(mktemp "$d/.sandboxio.XXXXXX") || exit 47
+n=$d/.sandboxio.$2
 m=644
 [ -e "$t" ] && m=$(stat -c %a "$t")
+(set -C; : > "$n") 2>/dev/null || exit 51
 if cat > "$n" 2>/dev/null; then :; else rm -f "$n"; exit 51; fi
 chmod "$m" "$n"
-printf '%s\\0%s\\0%s' "$(wc -c < "$n")" "$n" "$t"
+printf '%s\\0%s' "$(wc -c < "$n")" "$t"
 """
+)
 
 _COMMIT = """
-mv -f "$1" "$2" || { rm -f "$1"; exit 50; }
+n=${1%/*}/.sandboxio.$2
+mv -f "$n" "$1" || { rm -f "$n"; exit 50; }
 """
 
 _DISCARD = """
-rm -f "$1"
+t=$1
+if [ -L "$t" ]; then t=$(readlink -f "$t" && printf .) && t=${t%??}; fi
+rm -f "${t%/*}/.sandboxio.$2"
 """
 
 _ENTRY = """
@@ -95,18 +126,21 @@ entry "$1"
 """
 )
 
-_MKDIR = """
+_MKDIR = (
+    _WHY_NOT
+    + """
 if [ "$2" = parents ]; then
   if [ -e "$1" ] && [ ! -d "$1" ]; then exit 48; fi
-  mkdir -p "$1" || exit 47
+  mkdir -p "$1" 2>/dev/null || why_not "$1"
 else
   if [ -e "$1" ] || [ -L "$1" ]; then exit 48; fi
   d=${1%/*}; d=${d:-/}
   [ -e "$d" ] || exit 44
   [ -d "$d" ] || exit 49
-  mkdir "$1" || exit 47
+  mkdir "$1" 2>/dev/null || why_not "$1"
 fi
 """
+)
 
 _REMOVE = """
 if [ ! -e "$1" ] && [ ! -L "$1" ]; then exit 44; fi
@@ -140,7 +174,41 @@ class CommandFiles:
 
     async def write(self, path: str, chunks: AsyncIterator[bytes]) -> None:
         """Write a temporary file beside the target, compare its size, then rename it."""
-        driver = await self._start(_WRITE, path, stdin=True)
+        token = secrets.token_hex(8)
+        try:
+            sent, (size, target) = await self._send(path, token, chunks)
+            if size != sent:
+                raise FileSystemError(f"{path!r}: {size} of {sent} bytes arrived; nothing was changed", errno=5)
+            await self._run(_COMMIT, path, target, token)
+        except BaseException:
+            await self._discard(path, token)
+            raise
+
+    async def list(self, path: str) -> list[FileInfo]:
+        """Return a directory's entries."""
+        return _entries(path, await self._run(_LIST, path, path))
+
+    async def stat(self, path: str) -> FileInfo:
+        """Return what is known about one path."""
+        entries = _entries(path, await self._run(_STAT, path, path))
+        if len(entries) != 1:
+            raise _nonsense(path)
+        return entries[0]
+
+    async def mkdir(self, path: str, *, parents: bool) -> None:
+        """Make a directory."""
+        await self._run(_MKDIR, path, _bare(path), "parents" if parents else "one")
+
+    async def remove(self, path: str, *, recursive: bool) -> None:
+        """Remove a file, link, empty directory or tree."""
+        await self._run(_REMOVE, path, _bare(path), "recursive" if recursive else "one")
+
+    async def _start(self, script: str, *arguments: str, stdin: bool = False) -> ProcessDriver:
+        command = Command(("sh", "-c", script, "sh", *arguments), cwd="/", stdin=stdin)
+        return await self._lease.start(command, self._lease.timeout)
+
+    async def _send(self, path: str, token: str, chunks: AsyncIterator[bytes]) -> tuple[int, tuple[int, str]]:
+        driver = await self._start(_WRITE, path, token, stdin=True)
         sent = 0
         try:
             async for chunk in chunks:
@@ -151,31 +219,20 @@ class CommandFiles:
         except BaseException:
             await self._lease.end_tree(driver)
             raise
-        size, temporary, target = output.split(b"\0")
-        if int(size) != sent:
-            await self._run(_DISCARD, path, _text(temporary))
-            raise FileSystemError(f"{path!r}: {int(size)} of {sent} bytes arrived; nothing was changed", errno=5)
-        await self._run(_COMMIT, path, _text(temporary), _text(target))
+        size, _, target = output.partition(b"\0")
+        if not size.strip().isdigit() or not target:
+            raise _nonsense(path)
+        return sent, (int(size), _text(target))
 
-    async def list(self, path: str) -> list[FileInfo]:
-        """Return a directory's entries."""
-        return _entries(await self._run(_LIST, path, path))
+    async def _discard(self, path: str, token: str) -> None:
+        """Remove the temporary file, immune to cancellation; a failure leaves it to the sandbox's end."""
 
-    async def stat(self, path: str) -> FileInfo:
-        """Return what is known about one path."""
-        return _entries(await self._run(_STAT, path, path))[0]
+        async def work() -> None:
+            with suppress(SandboxError), self._lease.mapped():
+                self._lease.check_alive()
+                await self._run(_DISCARD, path, path, token)
 
-    async def mkdir(self, path: str, *, parents: bool) -> None:
-        """Make a directory."""
-        await self._run(_MKDIR, path, path, "parents" if parents else "one")
-
-    async def remove(self, path: str, *, recursive: bool) -> None:
-        """Remove a file, link, empty directory or tree."""
-        await self._run(_REMOVE, path, path, "recursive" if recursive else "one")
-
-    async def _start(self, script: str, *arguments: str, stdin: bool = False) -> ProcessDriver:
-        command = Command(("sh", "-c", script, "sh", *arguments), cwd="/", stdin=stdin)
-        return await self._lease.session_start(command, self._lease.timeout)
+        await finish(work, DISCARD_BOUND, lambda: None)
 
     async def _run(self, script: str, path: str, *arguments: str) -> bytes:
         driver = await self._start(script, *arguments)
@@ -186,14 +243,18 @@ class CommandFiles:
             raise
 
     async def _output(self, driver: ProcessDriver, path: str) -> bytes:
-        parts: list[bytes] = []
+        kept = bytearray()
         while (chunk := await driver.receive()) is not None:
             if chunk.stream == "stdout":
-                parts.append(chunk.data)
+                kept += chunk.data
+            if len(kept) > MAX_ANSWER:
+                raise FileSystemError(f"{path!r}: the answer is longer than {MAX_ANSWER} bytes")
         self._check(path, await driver.wait())
-        return b"".join(parts)
+        return bytes(kept)
 
     def _check(self, path: str, ended: Exit) -> None:
+        if ended.limit is not None:
+            raise self._lease.limit_exceeded(ended.limit)
         if not ended.started:
             raise CapabilityNotSupported(
                 "files need a POSIX shell in the image", hint="use an image with python3 or sh", why="not_yet"
@@ -205,8 +266,11 @@ class CommandFiles:
             raise FileSystemError(f"{path!r}: the file script ended with {ended.code}")
 
 
-def _entries(output: bytes) -> list[FileInfo]:
-    return [_entry(*record.split(b"\n", 1)) for record in output.split(b"\0") if record]
+def _entries(path: str, output: bytes) -> list[FileInfo]:
+    try:
+        return [_entry(*record.split(b"\n", 1)) for record in output.split(b"\0") if record]
+    except (ValueError, TypeError):
+        raise _nonsense(path) from None
 
 
 def _entry(facts: bytes, path: bytes) -> FileInfo:
@@ -214,6 +278,16 @@ def _entry(facts: bytes, path: bytes) -> FileInfo:
     bits = int(mode, 16)
     is_dir = bits & 0o170000 == 0o040000
     return FileInfo(_text(path), int(size), is_dir, link == b"l", bits & 0o7777, float(modified))
+
+
+def _nonsense(path: str) -> FileSystemError:
+    # The tools are the sandbox's own, and may have been replaced.
+    return FileSystemError(f"{path!r}: the sandbox's own tools gave an answer that makes no sense")
+
+
+def _bare(path: str) -> str:
+    """Return a path without slashes at its end: with one, a link would be taken for what it points to."""
+    return path.rstrip("/") or "/"
 
 
 def _text(path: bytes) -> str:

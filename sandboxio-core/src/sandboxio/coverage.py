@@ -1,5 +1,6 @@
 """Judge a plan before anything exists: no receipt, no sandbox."""
 
+import math
 import warnings
 
 from sandboxio.errors import (
@@ -10,29 +11,54 @@ from sandboxio.errors import (
     WeakEnforcementWarning,
 )
 from sandboxio.isolation import IsolationTier
-from sandboxio.planning import ITEMS, Absent, Enforcement, Plan
+from sandboxio.planning import ITEMS, Absent, Enforcement, Plan, Receipt
 from sandboxio.policy import STRENGTHS
 from sandboxio.spec import SandboxSpec
 
 _NEVER_ABSENT = frozenset({"network.egress", "cpu", "memory", "memory.swap", "disk", "lifetime", "labels", "isolation"})
 
 
+LIFETIME_UNIT = 60.0
+"""Seconds by which a provider may round a lifetime up."""
+
+
+def refuse_unbuilt(spec: SandboxSpec) -> None:
+    """Refuse what no backend has in this version, whatever an adapter says.
+
+    :raises CapabilityNotSupported: ``egress="learn"``; it never degrades to something else.
+    """
+    if spec.network.egress == "learn":
+        raise CapabilityNotSupported(
+            'egress="learn" is not offered yet', hint='use egress="deny", with allow= if needed', why="not_yet"
+        )
+
+
+def check_same(plan: Plan, spec: SandboxSpec) -> None:
+    """Refuse a plan for another specification, against which its own promises would hold.
+
+    :raises PolicyNotEnforced: it answers something else than was asked.
+    """
+    if plan.spec != spec:
+        raise PolicyNotEnforced(
+            f"the plan of {spec.backend} is made for another specification than was asked for",
+            hint="this is a defect of the adapter; report it to its maintainers",
+        )
+
+
 def check_plan(plan: Plan) -> None:
     """Refuse a plan that leaves a policy unanswered, weakens one or misses the required isolation.
 
-    :raises PolicyNotEnforced: an item is missing, doubled, or answered with something else than was asked.
+    :raises PolicyNotEnforced: an item is missing, doubled, unbounded, or answered with something else than was asked.
     :raises CapabilityNotSupported: a network policy is enforced at a weaker layer than asked.
     :raises ConfigurationError: the isolation is below ``require_isolation``.
     """
     _complete(plan)
-    for policy, asked in _asked(plan.spec).items():
-        item = plan[policy]
-        if isinstance(item, Absent):
-            raise PolicyNotEnforced(
-                f"{plan.spec.backend} gave no receipt for {policy}, which was asked for: {item.reason}"
-            )
-        if asked is not None and item.requested != asked:
-            raise PolicyNotEnforced(f"{plan.spec.backend} would set {policy} to {item.requested!r}, not to {asked!r}")
+    asked = _asked(plan)
+    for item in plan.items:
+        if item.policy in asked:
+            _as_asked(plan, item, asked[item.policy])
+        elif isinstance(item, Enforcement):
+            _bounded(plan, item)
     _strong_enough(plan)
     check_isolation(plan.spec, plan.tier)
 
@@ -82,30 +108,44 @@ def _complete(plan: Plan) -> None:
         raise PolicyNotEnforced(f"{plan.spec.backend} can't leave {', '.join(absent)} without enforcement")
 
 
-def _asked(spec: SandboxSpec) -> dict[str, object]:
-    """Map what the spec asks for to the exact value that must be promised (``None``: any concrete one)."""
-    resources, network = spec.resources, spec.network
+def _asked(plan: Plan) -> dict[str, object]:
+    """Map each item that has one right answer to it."""
+    resources, network, spec = plan.spec.resources, plan.spec.network, plan.spec
     asked: dict[str, object] = {
         "network.egress": network.egress,
+        "network.allow": network.allow,
+        "network.ingress": network.ingress_ports,
         "cpu": resources.cpu,
         "memory": resources.memory_mb,
-        "memory.swap": 0 if resources.memory_mb else None,
+        "memory.swap": 0,
         "disk": resources.disk_mb,
-        "lifetime": None,
+        "pids": resources.pids,
+        "gpu": resources.gpu,
         "labels": dict(spec.metadata),
-        "isolation": None,
+        "secrets": tuple(sorted(spec.secrets)),
+        "isolation": plan.tier.value,
     }
-    if network.allow:
-        asked["network.allow"] = network.allow
-    if network.ingress_ports:
-        asked["network.ingress"] = network.ingress_ports
-    if resources.pids:
-        asked["pids"] = resources.pids
-    if resources.gpu:
-        asked["gpu"] = resources.gpu
-    if spec.secrets:
-        asked["secrets"] = tuple(sorted(spec.secrets))
-    return asked
+    return {policy: value for policy, value in asked.items() if value is not None or policy == "gpu"}
+
+
+def _as_asked(plan: Plan, item: Receipt, asked: object) -> None:
+    wanted = asked not in (None, ()) or item.policy in _NEVER_ABSENT
+    if isinstance(item, Absent):
+        if wanted:
+            raise PolicyNotEnforced(
+                f"{plan.spec.backend} gave no receipt for {item.policy}, which was asked for: {item.reason}"
+            )
+    elif item.requested != asked:
+        raise PolicyNotEnforced(f"{plan.spec.backend} would set {item.policy} to {item.requested!r}, not to {asked!r}")
+
+
+def _bounded(plan: Plan, item: Enforcement) -> None:
+    """Refuse a default that is none: providers write "unlimited" as 0, -1, infinity or nothing."""
+    value, spec = item.requested, plan.spec
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+        raise PolicyNotEnforced(f"{spec.backend} would set {item.policy} to {value!r}, which bounds nothing")
+    if item.policy == "lifetime" and not spec.timeout <= value <= spec.timeout + LIFETIME_UNIT:
+        raise PolicyNotEnforced(f"{spec.backend} would set the lifetime to {value:g} s, not to {spec.timeout:g} s")
 
 
 def _strong_enough(plan: Plan) -> None:

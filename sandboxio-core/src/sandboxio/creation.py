@@ -1,34 +1,36 @@
 """From a plan to an opened session, leaving nothing behind on any other way out."""
 
 import time
-import warnings
-from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
-import anyio
-
 from sandboxio.attestation import check_observation
-from sandboxio.calls import LOOK_BOUND, PortCalls
-from sandboxio.coverage import check_plan, warn_about
-from sandboxio.errors import CreationError, OrphanedSandboxWarning, SandboxError
+from sandboxio.calls import LOOK_BOUND, PortCalls, raise_from
+from sandboxio.coverage import check_plan, check_same, refuse_unbuilt, warn_about
+from sandboxio.destruction import destroy_for_sure
+from sandboxio.errors import CreationError, SandboxError
 from sandboxio.planning import Plan
 from sandboxio.port import Backend, Facts, Observation, PreparesTemplate, Progress, Session, TransportUnfit
+from sandboxio.provision import provision
 from sandboxio.spec import SandboxSpec
-from sandboxio.teardown import OwnTask, finish, teardown_grace
 
 FACTS_LIFE = 60.0
 """Seconds for which the answers of a probe hold."""
-POLL = 0.1
-"""Seconds between two looks at a sandbox that is being removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A sandbox that was attested and opened."""
+    """A sandbox that was attested and opened.
+
+    :param cwd: absolute path that commands start in by default.
+    :param asked_at: when its provision was asked for, on the monotonic clock.
+    """
 
     plan: Plan
     seen: Observation
     session: Session
+    cwd: str
+    asked_at: float
 
 
 class FactsCache:
@@ -45,8 +47,9 @@ class FactsCache:
     def put(self, backend: Backend, spec: SandboxSpec, facts: Facts) -> None:
         """Remember facts and forget stale ones."""
         now = time.monotonic()
-        self._facts = {key: entry for key, entry in self._facts.items() if now - entry[0] < FACTS_LIFE}
-        self._facts[id(backend), spec.template] = (now, backend, facts)
+        fresh = {key: entry for key, entry in self._facts.items() if now - entry[0] < FACTS_LIFE}
+        # Replaced, never changed: another thread's loop may be iterating over it.
+        self._facts = {**fresh, (id(backend), spec.template): (now, backend, facts)}
 
 
 _facts = FactsCache()
@@ -54,7 +57,13 @@ _facts = FactsCache()
 
 def plan_offline(backend: Backend, spec: SandboxSpec) -> Plan:
     """Plan from declared facts: what this refuses is refused without any traffic."""
-    plan = backend.plan(spec, backend.info.baseline)
+    refuse_unbuilt(spec)
+    return _planned(backend, spec, backend.info.baseline)
+
+
+def _planned(backend: Backend, spec: SandboxSpec, facts: Facts) -> Plan:
+    plan = backend.plan(spec, facts)
+    check_same(plan, spec)
     check_plan(plan)
     return plan
 
@@ -67,9 +76,7 @@ async def plan_probed(calls: PortCalls, spec: SandboxSpec) -> Plan:
         facts = await calls.bounded(LOOK_BOUND, lambda: backend.probe(spec))
         _facts.put(backend, spec, facts)
     with calls.mapped():
-        plan = backend.plan(spec, facts)
-    check_plan(plan)
-    return plan
+        return _planned(backend, spec, facts)
 
 
 async def create(calls: PortCalls, spec: SandboxSpec, progress: Progress) -> Opened:
@@ -88,12 +95,12 @@ async def _make_again(calls: PortCalls, spec: SandboxSpec, unfit: TransportUnfit
     progress(f"{unfit}; trying the other transport")
     _facts.put(calls.backend, spec, unfit.facts)
     with calls.mapped():
-        plan = calls.backend.plan(spec, unfit.facts)
-    check_plan(plan)
+        plan = _planned(calls.backend, spec, unfit.facts)
     try:
         return await _make(calls, plan, progress)
     except TransportUnfit as again:
-        raise CreationError(f"{calls.backend.info.name}: no transport fits: {again}") from again
+        text = calls.redactor.text(f"{calls.backend.info.name}: no transport fits: {again}")
+        raise_from(CreationError(text), calls.redactor.cause(again))
 
 
 async def _make(calls: PortCalls, plan: Plan, progress: Progress) -> Opened:
@@ -101,127 +108,28 @@ async def _make(calls: PortCalls, plan: Plan, progress: Progress) -> Opened:
     if isinstance(backend, PreparesTemplate):
         with calls.mapped(CreationError):
             await backend.prepare(plan, progress)
-    sandbox_id = await _provision(calls, plan)
+    asked_at = time.monotonic()
+    sandbox_id = await provision(calls, plan)
+    session: Session | None = None
     try:
-        seen = check_observation(plan, backend.info, await _attest(calls, sandbox_id))
+        seen = await _attest(calls, plan, sandbox_id)
         with calls.mapped(CreationError):
             session = await backend.open(sandbox_id, plan)
+            cwd = str(session.info().get("cwd") or plan.cwd or "/")
     except BaseException:
-        await destroy_for_sure(calls, sandbox_id, plan.spec.metadata)
+        with suppress(Warning):  # turned into an error by a filter; the error at hand is not replaced
+            await destroy_for_sure(calls, sandbox_id, plan.spec.metadata, session)
         raise
-    return Opened(plan, seen, session)
+    return Opened(plan, seen, session, cwd, asked_at)
 
 
-async def _attest(calls: PortCalls, sandbox_id: str) -> Observation | None:
-    return await calls.bounded(LOOK_BOUND, lambda: calls.backend.observe(sandbox_id), CreationError)
-
-
-async def _provision(calls: PortCalls, plan: Plan) -> str:
-    """Provision in a task of its own: a cancelled request may still commit, so it is never cancelled."""
-    task = OwnTask(lambda: _provision_mapped(calls, plan))
+async def _attest(calls: PortCalls, plan: Plan, sandbox_id: str) -> Observation:
+    backend = calls.backend
     try:
-        return await task.wait()
-    except SandboxError:
-        # The request may have committed although its answer was an error (504 after commit).
-        await _reclaim(calls, plan, task)
+        seen = await calls.bounded(LOOK_BOUND, lambda: backend.observe(sandbox_id), CreationError)
+    except CreationError:
         raise
-    except BaseException:
-        await _reclaim(calls, plan, task)
-        raise
-
-
-async def _provision_mapped(calls: PortCalls, plan: Plan) -> str:
+    except SandboxError as error:
+        raise CreationError(f"{backend.info.name} did not say what it applied: {error.message}") from error
     with calls.mapped(CreationError):
-        return await calls.backend.provision(plan)
-
-
-async def _reclaim(calls: PortCalls, plan: Plan, task: OwnTask[str]) -> None:
-    """Destroy whatever a provision that nobody waits for any more has made or will make."""
-    grace = teardown_grace()
-
-    async def reclaim() -> None:
-        try:
-            made = await _await_made(calls, plan, task, grace)
-            if made is not None:
-                await _destroy(calls, made)
-        except SandboxError as error:
-            warn_orphan(calls, plan.create_id, plan.spec.metadata, f"looking for it failed: {error.message}")
-        if not task.done:
-            # The adapter hears of it by this cancellation and sees to a late result.
-            _give_up(calls, plan, task)
-
-    await finish(reclaim, grace, lambda: _give_up(calls, plan, task))
-
-
-async def _await_made(calls: PortCalls, plan: Plan, task: OwnTask[str], grace: float) -> str | None:
-    """Wait for the provision's end; late in the grace ask by name, since its answer may never come."""
-    started = time.monotonic()
-    while not task.done and (waited := time.monotonic() - started) < grace * 0.8:
-        if waited > grace * 0.4 and (found := await _find(calls, plan)) is not None:
-            return found
-        await anyio.sleep(min(POLL, grace / 20))
-    if task.done:
-        try:
-            return task.result()
-        except SandboxError:
-            pass  # its answer was an error; whether it committed all the same is asked next
-    return await _find(calls, plan)
-
-
-async def _find(calls: PortCalls, plan: Plan) -> str | None:
-    with calls.mapped():
-        return await calls.backend.find(plan.create_id)
-
-
-def _give_up(calls: PortCalls, plan: Plan, task: OwnTask[str]) -> None:
-    task.cancel()
-    warn_orphan(calls, plan.create_id, plan.spec.metadata, "its creation did not end within the grace")
-
-
-async def destroy_for_sure(
-    calls: PortCalls,
-    sandbox_id: str,
-    labels: Mapping[str, str],
-    then: Callable[[], Awaitable[None]] | None = None,
-) -> None:
-    """Destroy a sandbox, immune to cancellation, within the teardown grace.
-
-    Emits `OrphanedSandboxWarning` if its end could not be seen; raises no error of its own, so that none is replaced.
-
-    :param then: called once it was seen to be gone, still within the grace.
-    """
-
-    async def destroy() -> None:
-        try:
-            await _destroy(calls, sandbox_id)
-        except SandboxError as error:
-            warn_orphan(calls, sandbox_id, labels, f"destroying it failed: {error.message}")
-        else:
-            if then is not None:
-                await then()
-
-    await finish(
-        destroy, teardown_grace(), lambda: warn_orphan(calls, sandbox_id, labels, "it was not gone within the grace")
-    )
-
-
-async def _destroy(calls: PortCalls, sandbox_id: str) -> None:
-    """Ask for the end of a sandbox and look until it is gone; the caller bounds it in time."""
-    failures = 0
-    while True:
-        try:
-            with calls.mapped():
-                await calls.backend.destroy(sandbox_id)
-                if await calls.backend.observe(sandbox_id) is None:
-                    return
-        except SandboxError:
-            failures += 1
-            if failures >= 3:
-                raise
-        await anyio.sleep(POLL * (1 + failures))
-
-
-def warn_orphan(calls: PortCalls, sandbox_id: str, labels: Mapping[str, str], why: str) -> None:
-    """Name a sandbox that may still be there, so that an operator can reap it."""
-    text = f"sandbox {sandbox_id} of {calls.backend.info.name} (labels {dict(labels)}) may be left over: {why}"
-    warnings.warn(calls.redactor.text(text), OrphanedSandboxWarning, stacklevel=3)
+        return check_observation(plan, backend.info, sandbox_id, seen)

@@ -1,13 +1,15 @@
 """A started command under its deadline, and the command that runs to its end."""
 
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.lowlevel
 
-from sandboxio.errors import ExecutionTimeout, SandboxGone
-from sandboxio.port import Command, Exit, ProcessDriver
+from sandboxio.errors import ConnectError, ExecutionError, ExecutionTimeout, SandboxError, SandboxGone
+from sandboxio.port import Chunk, Command, Exit, ProcessDriver
 from sandboxio.result import Collected, ExecResult
 from sandboxio.teardown import OwnTask
 
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
 
 BACKSTOP = 2.0
 """Seconds by which the provider's own timeout is later than core's clock."""
+STOP = 1.0
+"""Seconds that the feeding of stdin, given up, may take to end."""
+SHOWN = 500
+"""Bytes of the end of stderr that an error message shows."""
 
 
 class Running:
@@ -30,14 +36,10 @@ class Running:
     @classmethod
     async def start(cls, lease: "Lease", command: Command, timeout: float | None) -> "Running":
         """Start a command; if the caller is cancelled meanwhile, what was started is ended."""
+        lease.check_alive()
         budget = Budget.of(lease, timeout)
-        task = OwnTask(lambda: lease.session_start(command, budget.seconds + BACKSTOP))
         with anyio.move_on_after(budget.left()):
-            try:
-                return cls(lease, await task.wait(), budget)
-            except BaseException:
-                await lease.end_start(task)
-                raise
+            return cls(lease, await lease.start(command, budget.seconds + BACKSTOP), budget)
         raise budget.expired(lease, Collected(1))
 
     async def end(self) -> None:
@@ -92,33 +94,65 @@ async def execute(
         except SandboxGone as error:
             running.finished()
             raise await lease.refine_gone(error, output.kept("stdout"), output.kept("stderr")) from error.__cause__
+        except ConnectError as error:
+            await running.end()
+            raise await lease.refine_gone(error, output.kept("stdout"), output.kept("stderr")) from error.__cause__
         except BaseException:
             await running.end()
             raise
         running.finished()
-        return ended, _result(ended, output, time.monotonic() - started)
+        return ended, _result(lease, ended, output, time.monotonic() - started)
     raise running.budget.expired(lease, output)
 
 
 async def _drive(running: Running, output: Collected, stdin: bytes | None) -> Exit:
-    driver = running.driver
-    feeder = OwnTask(lambda: _feed(driver, stdin)) if stdin else None
+    """Read to the end while stdin is fed; what feeding raises ends the reading."""
+    if stdin is None:
+        return await _read(running, output)
+    feeder = _Feeder(running, stdin)
     try:
-        with running.lease.mapped():
-            while (chunk := await driver.receive()) is not None:
-                output.add(chunk)
-            return await driver.wait()
+        with feeder.reading:
+            return await _read(running, output)
     finally:
-        if feeder is not None:
-            feeder.cancel()
+        await feeder.task.stop(STOP)
+    # Left by the feeder's failure alone: a cancelled caller's scope raises at the end of `with`.
+    raise feeder.error or ExecutionError("stdin could not be fed")
 
 
-async def _feed(driver: ProcessDriver, stdin: bytes) -> None:
-    await driver.send(stdin)
-    await driver.close_stdin()
+async def _read(running: Running, output: Collected) -> Exit:
+    driver = running.driver
+    with running.lease.mapped():
+        # The turn of the loop is for a driver that always has something: it must not keep the deadline from firing.
+        while (chunk := await _after_a_turn(driver.receive)) is not None:
+            output.add(chunk)
+        return await driver.wait()
 
 
-def _result(ended: Exit, output: Collected, duration: float) -> ExecResult:
+async def _after_a_turn(receive: Callable[[], Awaitable[Chunk | None]]) -> Chunk | None:
+    await anyio.lowlevel.checkpoint()
+    return await receive()
+
+
+class _Feeder:
+    def __init__(self, running: Running, stdin: bytes) -> None:
+        self.reading = anyio.CancelScope()
+        self.error: SandboxError | None = None
+        self._running = running
+        self._stdin = stdin
+        self.task = OwnTask(self._feed)
+
+    async def _feed(self) -> None:
+        driver = self._running.driver
+        try:
+            with self._running.lease.mapped():
+                await driver.send(self._stdin)
+                await driver.close_stdin()
+        except SandboxError as error:
+            self.error = error
+            self.reading.cancel()
+
+
+def _result(lease: "Lease", ended: Exit, output: Collected, duration: float) -> ExecResult:
     return ExecResult(
         exit_code=ended.code,
         stdout_bytes=output.kept("stdout"),
@@ -127,4 +161,5 @@ def _result(ended: Exit, output: Collected, duration: float) -> ExecResult:
         stdout_truncated=output.truncated("stdout"),
         stderr_truncated=output.truncated("stderr"),
         limits_hit=ended.limits_hit,
+        shown=lease.redacted(output.kept("stderr")[-SHOWN:].decode("utf-8", "replace")),
     )

@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 
 from sandboxio.command_files import CommandFiles
-from sandboxio.commands import resolve_path
-from sandboxio.errors import ConfigurationError, FileSystemError, PathNotFound, SandboxGone
+from sandboxio.commands import input_bytes, resolve_path
+from sandboxio.errors import (
+    ConfigurationError,
+    ConnectError,
+    FileSystemError,
+    NotADirectory,
+    PathNotFound,
+    SandboxGone,
+)
 from sandboxio.execution import Budget
 from sandboxio.port import FileInfo, HasFiles
 from sandboxio.result import Collected
@@ -23,6 +30,8 @@ T = TypeVar("T")
 WRITE_CHUNK = 1024 * 1024
 _DISK_FULL = frozenset({28, 122})
 """ENOSPC and EDQUOT, as Linux numbers them; the host may be another system."""
+_LOOP = 40
+"""ELOOP."""
 
 
 class Files:
@@ -54,6 +63,8 @@ class Files:
             return data.decode(encoding)
         except UnicodeDecodeError as error:
             raise ConfigurationError(f"{path!r} is not valid {encoding}", hint="use read() for bytes") from error
+        except LookupError as error:
+            raise ConfigurationError(f"no encoding is named {encoding!r}") from error
 
     async def write(self, path: str, data: bytes | bytearray | memoryview | str) -> None:
         """Write a file whole or not at all, making missing parents; text is written as UTF-8.
@@ -61,7 +72,7 @@ class Files:
         :raises ResourceLimitExceeded: the disk is full; the old content, if any, is still there.
         """
         target = self._path(path)
-        content = memoryview(data.encode("utf-8") if isinstance(data, str) else data).cast("B")
+        content = _content(data)
         await self._call(lambda: self._write(target, content))
 
     async def ls(self, path: str = ".") -> list[FileInfo]:
@@ -86,11 +97,15 @@ class Files:
         return await self._call(lambda: self._service.stat(target))
 
     async def exists(self, path: str) -> bool:
-        """Whether the path leads to something; false for a broken link."""
+        """Whether the path leads to something; false for a broken or looping link."""
         try:
             await self.stat(path)
-        except PathNotFound:
+        except (PathNotFound, NotADirectory):
             return False
+        except FileSystemError as error:
+            if error.errno == _LOOP:
+                return False
+            raise
         return True
 
     @property
@@ -117,9 +132,19 @@ class Files:
             try:
                 with lease.mapped():
                     return await operation()
-            except SandboxGone as error:
+            except (SandboxGone, ConnectError) as error:
                 raise await lease.refine_gone(error) from error.__cause__
         raise budget.expired(lease, Collected(1))
+
+
+def _content(data: bytes | bytearray | memoryview | str) -> memoryview:
+    if not isinstance(data, str):
+        # A copy where the caller may change it while it is sent.
+        return memoryview(data if isinstance(data, bytes) else input_bytes(data, "a file's content"))
+    try:
+        return memoryview(data.encode("utf-8"))
+    except UnicodeEncodeError:
+        raise ConfigurationError("the text holds a lone surrogate", hint="pass bytes or valid Unicode text") from None
 
 
 async def _chunks(content: memoryview) -> AsyncIterator[bytes]:

@@ -4,19 +4,34 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio
 import anyio.lowlevel
 
-from sandboxio.calls import LOOK_BOUND, PortCalls
-from sandboxio.creation import Opened, destroy_for_sure, warn_orphan
-from sandboxio.errors import ConfigurationError, ResourceLimitExceeded, SandboxError, SandboxGone
+from sandboxio.calls import PortCalls
+from sandboxio.creation import Opened
+from sandboxio.destruction import Doomed, close, warn_orphan
+from sandboxio.errors import (
+    ConfigurationError,
+    ConnectError,
+    ExecutionError,
+    ResourceLimitExceeded,
+    SandboxError,
+    SandboxGone,
+)
 from sandboxio.planning import Enforcement
 from sandboxio.policy import Resources
 from sandboxio.port import Command, ProcessDriver
 from sandboxio.result import ExecResult
 from sandboxio.teardown import OwnTask, finish, teardown_grace
+
+KILL_PART = 0.4
+"""Part of the grace that a process tree gets to end; the rest is for ending the sandbox in its place."""
+LOOK = 2.0
+"""Seconds for the question whether a sandbox lives, while its caller waits for an error."""
+ROUNDING = 0.5
+"""Seconds before the end of the lifetime within which a sandbox that is gone was ended by it."""
 
 _CAP_ITEMS = {"cpu": "cpu", "memory_mb": "memory", "disk_mb": "disk", "pids": "pids", "gpu": "gpu"}
 """Field of `Resources` → policy item."""
@@ -28,6 +43,7 @@ class _Life:
 
     gone: str | None = None
     limit: str | None = None
+    asked: bool = False
     closed: bool = False
 
 
@@ -38,6 +54,8 @@ class Lease:
         spec, seen = opened.plan.spec, opened.seen
         self._calls = calls
         self._life = _Life()
+        self._doomed = Doomed(calls, seen.sandbox_id, spec.metadata)
+        self._ending: OwnTask[None] | None = None
         self._loop = anyio.lowlevel.current_token()
         self._pid = os.getpid()
         self.plan = opened.plan
@@ -47,17 +65,20 @@ class Lease:
         self.timeout = spec.timeout
         self.created_at = seen.created_at
         self.expires_at = seen.expires_at or seen.created_at + spec.timeout
-        # The provider's end in this machine's monotonic time: a clock jump must not shorten or stretch a call.
-        self._expires = time.monotonic() + (self.expires_at - time.time())
+        self._expires = _on_our_clock(opened, self.expires_at)
 
     @property
     def leaked(self) -> bool:
-        """Whether this process still owns the sandbox and nobody ended it."""
-        return not self._life.closed and self._pid == os.getpid()
+        """Whether this process still owns the sandbox and nobody even tried to end it."""
+        return not self._life.asked and self._pid == os.getpid()
 
     def mapped(self) -> AbstractContextManager[None]:
         """Translate what the adapter raises."""
-        return self._calls.mapped(SandboxGone)
+        return self._calls.mapped(ExecutionError)
+
+    def redacted(self, text: str) -> str:
+        """Mask secrets in a text that goes into a message."""
+        return self._calls.redactor.text(text)
 
     def lifetime_left(self) -> float:
         """Seconds until the provider ends the sandbox, negative afterwards."""
@@ -92,43 +113,80 @@ class Lease:
         if self._life.gone is not None:
             raise self._gone_error(self._life.gone)
 
-    async def session_start(self, command: Command, backstop: float) -> ProcessDriver:
-        """Start a command over the session."""
-        whole = Command(
-            command.argv, command.env, command.cwd, command.stdin, command.user, command.code, timeout=backstop
-        )
+    async def start(self, command: Command, backstop: float) -> ProcessDriver:
+        """Start a command over the session; if the caller is cancelled meanwhile, what was started is ended.
+
+        :param backstop: seconds after which the provider's side ends it by itself.
+        """
+        task = OwnTask(lambda: self._start(replace(command, timeout=backstop)))
+        try:
+            return await task.wait()
+        except BaseException:
+            if not (task.done and _failed(task)):
+                await finish(lambda: self._end_start(task), teardown_grace(), self._tree_left)
+            raise
+
+    async def _start(self, command: Command) -> ProcessDriver:
         try:
             with self.mapped():
-                return await self.session.start(whole)
-        except SandboxGone as error:
+                return await self.session.start(command)
+        except (SandboxGone, ConnectError) as error:
             raise await self.refine_gone(error) from error.__cause__
 
-    async def end_start(self, task: "OwnTask[ProcessDriver]") -> None:
-        """End what a start that nobody waits for any more has started or will start."""
-
-        async def end() -> None:
+    async def _end_start(self, task: OwnTask[ProcessDriver]) -> None:
+        driver: ProcessDriver | None = None
+        with anyio.move_on_after(teardown_grace() * KILL_PART):
             try:
                 driver = await task.wait()
             except SandboxError:
                 return
+        if driver is not None:
             await self._kill_tree(driver)
-
-        if not (task.done and _failed(task)):
-            await finish(end, teardown_grace(), lambda: self._condemn("a command could not be ended"))
+            return
+        task.cancel()
+        await self._end_with_sandbox()
 
     async def end_tree(self, driver: ProcessDriver) -> None:
         """End a command's whole process tree, immune to cancellation; the sandbox goes if the tree can't be ended."""
-        await finish(
-            lambda: self._kill_tree(driver), teardown_grace() * 2, lambda: self._condemn("a command could not be ended")
-        )
+        await finish(lambda: self._kill_tree(driver), teardown_grace(), self._tree_left)
 
-    async def refine_gone(self, error: SandboxGone, stdout: bytes = b"", stderr: bytes = b"") -> SandboxError:
-        """Return why a sandbox is really gone: its lifetime, a cap, or what the adapter said."""
-        reason = error.reason
-        if self._life.gone is not None:
-            reason = self._life.gone
-        elif self.lifetime_left() <= 0.5:
-            reason = "lifetime"
+    async def _kill_tree(self, driver: ProcessDriver) -> None:
+        ended: str | None = None
+        with anyio.move_on_after(teardown_grace() * KILL_PART):
+            try:
+                with self.mapped():
+                    ended = await driver.kill()
+            except SandboxGone:
+                ended = "tree"
+                self._life.gone = self._life.gone or "unknown"
+            except SandboxError:
+                ended = None
+        if ended != "tree":
+            await self._end_with_sandbox()
+
+    async def _end_with_sandbox(self) -> None:
+        """End the sandbox: a tree, or a part of it, may live on, and no other promise holds."""
+        self._life.gone = self._life.gone or "a command's processes could only be ended with the sandbox"
+        await Doomed(self._calls, self.sandbox_id, self.labels).until_gone()
+
+    def _tree_left(self) -> None:
+        self._life.gone = self._life.gone or "a command could not be ended"
+        warn_orphan(self._calls, self.sandbox_id, self.labels, "a command could not be ended")
+
+    async def refine_gone(
+        self, error: SandboxGone | ConnectError, stdout: bytes = b"", stderr: bytes = b""
+    ) -> SandboxError:
+        """Return why a sandbox is really gone: its lifetime, a cap, or what the adapter said.
+
+        A lost connection to a sandbox that lives stays a `ConnectError`.
+        """
+        reason = self._life.gone or ("lifetime" if self.lifetime_left() <= ROUNDING else None)
+        if reason is None and isinstance(error, ConnectError):
+            if await self._lives():
+                return error
+            reason = "unknown"
+        if reason is None:
+            reason = error.reason if isinstance(error, SandboxGone) else "unknown"
         self._life.gone = reason
         if reason in Resources.model_fields:
             self._life.limit = reason
@@ -136,6 +194,13 @@ class Lease:
             exceeded.stdout_bytes, exceeded.stderr_bytes = stdout, stderr
             return exceeded
         return self._gone_error(reason, stdout, stderr, error.message)
+
+    async def _lives(self) -> bool:
+        """Whether the provider still knows the sandbox; yes while it does not answer."""
+        try:
+            return await self._calls.bounded(LOOK, lambda: self._calls.backend.observe(self.sandbox_id)) is not None
+        except SandboxError:
+            return True
 
     def _gone_error(self, reason: str, stdout: bytes = b"", stderr: bytes = b"", detail: str = "") -> SandboxGone:
         text = f"the sandbox {self.sandbox_id[:12]} is gone ({reason})" + (f": {detail}" if detail else "")
@@ -156,34 +221,27 @@ class Lease:
         if self._life.closed:
             return
         self._life.gone = self._life.gone or "killed"
-        await destroy_for_sure(self._calls, self.sandbox_id, self.labels, self._after_gone)
+        self._life.asked = True
+        if self._ending is None or self._ending.done or self._ending.given_up:
+            self._ending = OwnTask(self._end)
+        await self._ending.finish(teardown_grace(), self._doomed.warn)
 
-    async def _kill_tree(self, driver: ProcessDriver) -> None:
-        ended: str | None = None
-        with anyio.move_on_after(teardown_grace() / 2):
-            try:
-                ended = await driver.kill()
-            except SandboxGone:
-                ended = "tree"
-                self._life.gone = self._life.gone or "unknown"
-            except SandboxError:
-                ended = None
-        if ended == "tree":
-            return
-        # The tree, or a part of it, may live on: no promise holds but by ending the sandbox.
-        self._life.gone = self._life.gone or "a command's processes could only be ended with the sandbox"
-        await destroy_for_sure(self._calls, self.sandbox_id, self.labels)
-
-    def _condemn(self, why: str) -> None:
-        self._life.gone = self._life.gone or why
-        warn_orphan(self._calls, self.sandbox_id, self.labels, why)
-
-    async def _after_gone(self) -> None:
+    async def _end(self) -> None:
+        await self._doomed.until_gone()
         self._life.closed = True
-        try:
-            await self._calls.bounded(LOOK_BOUND, self.session.aclose)
-        except SandboxError:
-            return  # the sandbox is gone, so its connection may well be broken
+        await close(self._calls, self.session)
+
+
+def _on_our_clock(opened: Opened, expires_at: float) -> float:
+    """Return the provider's end in this machine's monotonic time, which no clock jump shortens or stretches.
+
+    The provider's clock may be another one; but the lifetime began after it was asked for, and before now.
+    """
+    now = time.monotonic()
+    planned = opened.plan["lifetime"]
+    lifetime = planned.requested if isinstance(planned, Enforcement) else None
+    seconds = lifetime if isinstance(lifetime, (int, float)) else opened.plan.spec.timeout
+    return min(max(now + (expires_at - time.time()), opened.asked_at + seconds), now + seconds)
 
 
 def _failed(task: "OwnTask[ProcessDriver]") -> bool:

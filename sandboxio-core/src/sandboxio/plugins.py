@@ -6,25 +6,26 @@ is resolved by name, loaded, registered and checked.
 
 import inspect
 import threading
-from collections.abc import Iterable, Sequence
-from typing import TypeVar, cast
+from collections.abc import Iterable
+from typing import cast
 
 import importlib_metadata
 import pluggy
 
-from sandboxio import hookspecs
-from sandboxio.errors import BackendNotFound, BackendNotInstalled, ConfigurationError
+from sandboxio import __version__, hookspecs
+from sandboxio.calls import raise_from
+from sandboxio.errors import BackendNotFound, BackendNotInstalled, ConfigurationError, SandboxError
 from sandboxio.port import PORT, Backend, BackendInfo
+from sandboxio.redaction import Redactor, safe_str
 from sandboxio.target import BackendConfig
 
 GROUP = "sandboxio.backends"
 OURS = ("bubblewrap", "daytona", "docker", "e2b", "modal", "vercel")
 """Backends whose adapters this project ships or will ship."""
 
-T = TypeVar("T")
-
 _loaded: dict[str, "Adapter"] = {}
 _registered: dict[str, str] = {}
+_loading: dict[str, threading.Lock] = {}
 _lock = threading.Lock()
 
 
@@ -36,38 +37,51 @@ class Adapter:
         self.distribution = distribution
         self._manager = pluggy.PluginManager(hookspecs.PROJECT)
         self._manager.add_hookspecs(hookspecs)
-        self._manager.register(plugin, name=name)
         self._check(plugin)
         self.info = self._ask_info()
 
-    def make_backend(self, config: BackendConfig) -> Backend:
-        """Call the adapter's `sandboxio_make_backend`."""
-        backend: Backend = self._one(self._manager.hook.sandboxio_make_backend(config=config), "sandboxio_make_backend")
-        return backend
+    def make_backend(self, config: BackendConfig, redactor: Redactor) -> Backend:
+        """Call the adapter's `sandboxio_make_backend`; what it raises is masked."""
+        try:
+            made = self._call("sandboxio_make_backend", config=config)
+        except SandboxError as error:
+            cause = error.__cause__
+            raise_from(redactor.error(error), None if cause is None else redactor.cause(cause))
+        return cast("Backend", made)
 
     def _check(self, plugin: object) -> None:
         try:
+            self._manager.register(plugin, name=self.name)
             self._manager.check_pending()
-        except pluggy.PluginValidationError as error:
-            raise ConfigurationError(f"{self._who()} has an unknown hook: {error}") from error
+        except Exception as error:  # pluggy's own, and what looking at a strange object raises
+            raise ConfigurationError(f"{self._who()} is no plugin of sandboxio: {error}") from error
         for caller in self._manager.get_hookcallers(plugin) or ():
             for implementation in caller.get_hookimpls():
                 if inspect.iscoroutinefunction(implementation.function):
                     raise ConfigurationError(f"{self._who()}: {caller.name} is async; hooks are synchronous")
 
     def _ask_info(self) -> BackendInfo:
-        info = self._one(self._manager.hook.sandboxio_backend_info(), "sandboxio_backend_info")
+        info = self._call("sandboxio_backend_info")
         if not isinstance(info, BackendInfo) or info.name != self.name:
             raise ConfigurationError(f"{self._who()} gave no BackendInfo of the name {self.name!r}")
         if info.port not in (PORT, PORT - 1):
             raise ConfigurationError(
-                f"{self._who()} implements port {info.port}, sandboxio-core "
-                f"{importlib_metadata.version('sandboxio-core')} speaks {PORT} and {PORT - 1}",
+                f"{self._who()} implements port {info.port}, sandboxio-core {__version__} speaks {PORT} and {PORT - 1}",
                 hint=f"install releases of sandboxio-core and {self.distribution} that go together",
             )
         return info
 
-    def _one(self, answers: Sequence[T], hook: str) -> T:
+    def _call(self, hook: str, **arguments: object) -> object:
+        """Call one hook; an SDK that can't be imported, or that exits, breaks this adapter only."""
+        try:
+            answers = getattr(self._manager.hook, hook)(**arguments)
+        except (SandboxError, KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
+            raise ConfigurationError(
+                f"{self._who()} failed in {hook}: {type(error).__name__}: {safe_str(error)}",
+                hint=f"repair or reinstall {self.distribution} and the SDK that it needs",
+            ) from error
         if len(answers) != 1:
             raise ConfigurationError(f"{self._who()} does not implement {hook}")
         return answers[0]
@@ -102,6 +116,9 @@ def load(name: str) -> Adapter:
     :raises ConfigurationError: two distributions offer it, or the adapter is broken.
     """
     with _lock:
+        loading = _loading.setdefault(name, threading.Lock())
+    # One lock per name: an adapter whose import hangs holds up nobody else.
+    with loading:
         adapter = _loaded.get(name)
         if adapter is None:
             adapter = _loaded[name] = _load(name)
@@ -136,7 +153,8 @@ def _activate(name: str, distribution: str, point: importlib_metadata.EntryPoint
         raise
     except BaseException as error:  # a plugin may even call sys.exit(); it must break only itself
         raise ConfigurationError(
-            f"the backend {name!r} of {distribution} ({point.value}) can't be imported: {type(error).__name__}: {error}",
+            f"the backend {name!r} of {distribution} ({point.value}) can't be imported:"
+            f" {type(error).__name__}: {safe_str(error)}",
             hint=f"repair or reinstall {distribution}",
         ) from error
     return Adapter(name, distribution, plugin)

@@ -1,19 +1,27 @@
 """A streamed command."""
 
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
+import anyio.lowlevel
 
-from sandboxio.errors import ConfigurationError, SandboxGone
+from sandboxio.commands import input_bytes
+from sandboxio.errors import ConfigurationError, ConnectError, SandboxError, SandboxGone
 from sandboxio.execution import Running
-from sandboxio.port import Chunk, Command, Exit
+from sandboxio.port import Chunk, Command, Exit, ProcessDriver
 from sandboxio.result import Collected
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from sandboxio.lease import Lease
+
+T = TypeVar("T")
+
+SETTLE = 0.5
+"""Seconds for a command whose output ended to be seen ended too, when its block is left."""
 
 OutputChunk = Chunk
 
@@ -31,9 +39,10 @@ class Process:
         self._timeout = timeout
         self._started: Running | None = None
         self._exit: Exit | None = None
-        self._reading = False
+        self._consumed = False
         self._at_end = False
         self._killed = False
+        self._expired = False
         self._used = False
         self.discarded_bytes = 0
         """Bytes that `wait` dropped unread."""
@@ -55,8 +64,11 @@ class Process:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
     ) -> None:
         """End the whole process tree if the command has not ended."""
+        running = self._running
+        if self._exit is None and self._at_end and not self._killed:
+            await self._settle(running)
         if self._exit is None and not self._killed:
-            await self._running.end()
+            await running.end()
 
     def __aiter__(self) -> AsyncIterator[OutputChunk]:
         """Iterate over the output as it comes."""
@@ -64,94 +76,96 @@ class Process:
 
     async def __anext__(self) -> OutputChunk:
         """Return the next chunk."""
-        chunk = await self._read()
+        with self._only_consumer():
+            chunk = await self._read()
         if chunk is None:
             raise StopAsyncIteration
         return chunk
 
     async def send(self, data: bytes) -> None:
         """Write to stdin; waits while the command does not read."""
-        running = self._running
-        with anyio.move_on_after(running.budget.left()):
-            with self._lease.mapped():
-                await running.driver.send(bytes(data))
-            return
-        await self._expire()
+        checked = input_bytes(data, "what is sent")
+        await self._within_budget(lambda driver: driver.send(checked))
 
     async def close_stdin(self) -> None:
         """End stdin."""
-        running = self._running
-        with anyio.move_on_after(running.budget.left()):
-            with self._lease.mapped():
-                await running.driver.close_stdin()
-            return
-        await self._expire()
+        await self._within_budget(lambda driver: driver.close_stdin())
 
     async def wait(self) -> int:
         """Wait for the end, dropping (and counting) what is unread, and return the exit code.
 
         :raises ExecutionTimeout: the deadline passed. :raises ResourceLimitExceeded: a cap ended the command.
         """
-        if self._exit is not None:
-            return self._exit.code
-        while (chunk := await self._read()) is not None:
-            self.discarded_bytes += len(chunk.data)
-        ended = await self._wait_exit()
-        if ended.limit is not None:
-            raise self._lease.limit_exceeded(ended.limit)
-        return ended.code
+        with self._only_consumer():
+            while self._exit is None and (chunk := await self._read()) is not None:
+                self.discarded_bytes += len(chunk.data)
+            if self._exit is None:
+                self._exit = await self._within_budget(lambda driver: driver.wait())
+                self._running.finished()
+        if self._exit.limit is not None:
+            raise self._lease.limit_exceeded(self._exit.limit)
+        return self._exit.code
 
     async def kill(self) -> None:
         """End the whole process tree now."""
+        running = self._running
         self._killed = True
-        await self._running.end()
+        await running.end()
 
     @property
     def _running(self) -> Running:
         if self._started is None:
             raise ConfigurationError("the stream was not entered", hint="use `async with sandbox.stream(…) as proc`")
+        self._lease.check_owner()
         return self._started
 
-    async def _read(self) -> Chunk | None:
-        running = self._running
-        if self._reading:
+    @contextmanager
+    def _only_consumer(self) -> Generator[None]:
+        if self._consumed:
             raise ConfigurationError(
                 "a stream has one consumer", hint="read from one task, share the chunks from there"
             )
+        self._consumed = True
+        try:
+            yield
+        finally:
+            self._consumed = False
+
+    async def _read(self) -> Chunk | None:
+        if self._expired:
+            raise self._running.budget.expired(self._lease, Collected(1))
         if self._at_end or self._killed:
             return None
-        self._reading = True
-        try:
-            with anyio.move_on_after(running.budget.left()):
-                return await self._receive(running)
-            await self._expire()
-        finally:
-            self._reading = False
-
-    async def _receive(self, running: Running) -> Chunk | None:
-        try:
-            with self._lease.mapped():
-                chunk = await running.driver.receive()
-        except SandboxGone as error:
-            running.finished()
-            raise await self._lease.refine_gone(error) from error.__cause__
+        chunk = await self._within_budget(_receive_after_a_turn)
         self._at_end = chunk is None
         return chunk
 
-    async def _wait_exit(self) -> Exit:
+    async def _within_budget(self, act: Callable[[ProcessDriver], Awaitable[T]]) -> T:
+        """Call the driver under the deadline; what passed it gets nothing any more, even if it would be quick."""
         running = self._running
         with anyio.move_on_after(running.budget.left()):
             try:
                 with self._lease.mapped():
-                    self._exit = await running.driver.wait()
+                    if running.budget.left() > 0:
+                        return await act(running.driver)
             except SandboxGone as error:
                 running.finished()
                 raise await self._lease.refine_gone(error) from error.__cause__
-            running.finished()
-            return self._exit
-        return await self._expire()
+            except ConnectError as error:
+                raise await self._lease.refine_gone(error) from error.__cause__
+        self._killed = self._expired = True
+        await running.end()
+        raise running.budget.expired(self._lease, Collected(1))
 
-    async def _expire(self) -> NoReturn:
-        self._killed = True
-        await self._running.end()
-        raise self._running.budget.expired(self._lease, Collected(1))
+    async def _settle(self, running: Running) -> None:
+        """Find out whether a command whose output ended has ended too: then nothing is left to kill."""
+        with suppress(SandboxError), self._lease.mapped(), anyio.move_on_after(min(SETTLE, running.budget.left())):
+            self._exit = await running.driver.wait()
+            running.finished()
+
+
+async def _receive_after_a_turn(driver: ProcessDriver) -> Chunk | None:
+    # The turn of the loop is for a driver that always has something: it must not keep the deadline from firing. It
+    # comes first, since a cancellation after the receive would lose a chunk.
+    await anyio.lowlevel.checkpoint()
+    return await driver.receive()

@@ -26,6 +26,7 @@ class ExecResult:
     :param stdout_bytes: exactly what was printed, at most ``max_output`` bytes.
     :param duration: seconds.
     :param limits_hit: resource caps that were hit in the sandbox meanwhile, not by this command's death.
+    :param shown: the end of stderr with known secrets masked, for messages; the output itself is never altered.
     """
 
     exit_code: int
@@ -37,6 +38,7 @@ class ExecResult:
     stdout_truncated: bool = False
     stderr_truncated: bool = False
     limits_hit: tuple[str, ...] = ()
+    shown: str = field(default="", compare=False)
 
     @property
     def ok(self) -> bool:
@@ -57,8 +59,8 @@ class ExecResult:
         """Return itself. :raises ExecutionError: the exit code is not 0."""
         if self.ok:
             return self
-        tail = self.stderr[-500:].strip()
-        raise ExecutionError(f"the command ended with exit code {self.exit_code}: {tail or 'no message'}", result=self)
+        said = self.shown.strip() or "nothing on stderr"
+        raise ExecutionError(f"the command ended with exit code {self.exit_code}: {said}", result=self)
 
     def __repr__(self) -> str:
         """Show sizes, never output: it is data, and may be secret."""
@@ -68,28 +70,30 @@ class ExecResult:
         )
 
 
-@dataclass(slots=True)
 class Collected:
     """The first ``limit`` bytes of each stream; what is beyond is counted and dropped."""
 
-    limit: int
-    chunks: dict[StreamName, list[bytes]] = field(default_factory=lambda: {"stdout": [], "stderr": []})
-    sizes: dict[StreamName, int] = field(default_factory=lambda: {"stdout": 0, "stderr": 0})
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        # One buffer per stream: a list of single bytes would take fifty times the memory.
+        self._kept: dict[StreamName, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
+        self._truncated: set[StreamName] = set()
 
     def add(self, chunk: Chunk) -> None:
         """Keep what fits of a chunk."""
-        room = self.limit - self.sizes[chunk.stream]
-        self.sizes[chunk.stream] += len(chunk.data)
-        if room > 0:
-            self.chunks[chunk.stream].append(chunk.data[:room])
+        kept = self._kept[chunk.stream]
+        room = self._limit - len(kept)
+        kept += chunk.data if len(chunk.data) <= room else chunk.data[:room]
+        if len(chunk.data) > room:
+            self._truncated.add(chunk.stream)
 
     def kept(self, stream: StreamName) -> bytes:
         """Return the kept bytes of one stream."""
-        return b"".join(self.chunks[stream])
+        return bytes(self._kept[stream])
 
     def truncated(self, stream: StreamName) -> bool:
         """Whether something was dropped."""
-        return self.sizes[stream] > self.limit
+        return stream in self._truncated
 
 
 def check_max_output(value: int) -> int:

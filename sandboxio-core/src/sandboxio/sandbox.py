@@ -2,13 +2,14 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sandboxio import commands
 from sandboxio.calls import PortCalls
 from sandboxio.capabilities import Capability
 from sandboxio.creation import Opened
-from sandboxio.errors import CapabilityNotSupported, ConfigurationError
+from sandboxio.errors import CapabilityNotSupported, ConfigurationError, OrphanedSandboxWarning
 from sandboxio.execution import execute
 from sandboxio.files import Files
 from sandboxio.isolation import IsolationTier
@@ -44,7 +45,7 @@ class Sandbox:
         self.metadata: Mapping[str, str] = plan.spec.metadata
         self.created_at = self._lease.created_at
         self.expires_at = self._lease.expires_at
-        self.cwd = str(self.info().get("cwd") or plan.cwd or "/")
+        self.cwd = opened.cwd
         """Absolute path that commands start in and relative paths resolve against."""
         self.files = Files(self._lease, self.cwd)
 
@@ -55,7 +56,8 @@ class Sandbox:
 
     def info(self) -> Mapping[str, object]:
         """What is known about the connection: transport, what a kill ends, what was seen at start."""
-        return self._lease.session.info()
+        with self._lease.mapped():
+            return self._lease.session.info()
 
     def __repr__(self) -> str:
         """Name backend, id, tier, egress and lifetime."""
@@ -149,7 +151,7 @@ class Sandbox:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
     ) -> None:
         """Kill the sandbox, whatever left the block."""
-        await self.kill()
+        await kill_after(self, error)
 
     def __del__(self) -> None:
         """Warn about a sandbox that nobody killed; its lifetime and its reaper still end it."""
@@ -177,7 +179,7 @@ class Sandbox:
         if isinstance(cmd, str) and self.info().get("shell") is False:
             raise self._no_shell()
         where = self.cwd if cwd is None else commands.resolve_path(cwd, self.cwd, "cwd")
-        return Command(argv, self._env(env), where, stdin=stdin, user=user)
+        return Command(argv, self._env(env), where, stdin=stdin, user=commands.user_name(user))
 
     def _env(self, env: Mapping[str, str] | None) -> Mapping[str, str]:
         spec = self._lease.plan.spec
@@ -199,3 +201,9 @@ class Sandbox:
 
     def _no_shell(self) -> ConfigurationError:
         return ConfigurationError("the image has no POSIX shell", hint="pass a list: run(['program', 'argument'])")
+
+
+async def kill_after(sandbox: Sandbox, error: BaseException | None) -> None:
+    """Kill a sandbox whose block was left by ``error``, which no warning turned into an error may replace."""
+    with suppress(*(() if error is None else (OrphanedSandboxWarning,))):
+        await sandbox.kill()

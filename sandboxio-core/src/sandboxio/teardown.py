@@ -6,6 +6,7 @@ remembers what hits it meanwhile, and raises it afterwards.
 """
 
 import asyncio
+import contextvars
 import os
 import sys
 import time
@@ -14,23 +15,38 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 
 import anyio
 
-from sandboxio.errors import ConfigurationError
+from sandboxio.errors import BackendUnavailable, ConfigurationError
 
 T = TypeVar("T")
 
 Work = Callable[[], Coroutine[Any, Any, T]]
 
+DEFAULT_GRACE = 5.0
+MAX_GRACE = 300.0
+
+
+def check_grace() -> None:
+    """Refuse a wrong ``$SBX_TEARDOWN_GRACE`` before anything exists that would have to be torn down.
+
+    :raises ConfigurationError: it is no number of seconds.
+    """
+    if _chosen_grace() is None:
+        raise ConfigurationError(
+            f"SBX_TEARDOWN_GRACE is no number of seconds above 0 and up to {MAX_GRACE:g}", hint="correct or unset it"
+        )
+
 
 def teardown_grace() -> float:
-    """Seconds that a teardown may take: ``$SBX_TEARDOWN_GRACE``, 5 by default."""
-    text = os.environ.get("SBX_TEARDOWN_GRACE", "5")
+    """Seconds that a teardown may take: ``$SBX_TEARDOWN_GRACE``, 5 by default and where that is wrong by now."""
+    return _chosen_grace() or DEFAULT_GRACE
+
+
+def _chosen_grace() -> float | None:
     try:
-        grace = float(text)
+        grace = float(os.environ.get("SBX_TEARDOWN_GRACE") or DEFAULT_GRACE)
     except ValueError:
-        grace = float("nan")
-    if not 0 < grace <= 300:
-        raise ConfigurationError("SBX_TEARDOWN_GRACE is no number of seconds between 0 and 300")
-    return grace
+        return None
+    return grace if 0 < grace <= MAX_GRACE else None
 
 
 class OwnTask(Generic[T]):
@@ -39,25 +55,34 @@ class OwnTask(Generic[T]):
     def __init__(self, work: Work[T]) -> None:
         self._value: T | None = None
         self._error: BaseException | None = None
+        self._given_up = False
         self._task: _Runner = _TrioRunner(self._run, work) if _on_trio() else _AsyncioRunner(self._run, work)
 
     async def _run(self, work: Work[T]) -> None:
         try:
             self._value = await work()
-        except Exception as error:  # noqa: BLE001 - it is raised in `result`
-            self._error = error
-        except BaseException as error:
+        except (GeneratorExit, anyio.get_cancelled_exc_class()) as error:
             self._error = error
             raise
+        except BaseException as error:  # noqa: BLE001 - it is raised in `result`; here a SystemExit would end the loop
+            self._error = error
 
     @property
     def done(self) -> bool:
         """Whether the work ended."""
         return self._task.done
 
-    def cancel(self) -> None:
-        """Give the work up."""
-        self._task.cancel()
+    @property
+    def given_up(self) -> bool:
+        """Whether `cancel` was called; the work may still run for a moment."""
+        return self._given_up
+
+    def cancel(self) -> bool:
+        """Give the work up; false if that was done before."""
+        first, self._given_up = not self._given_up, True
+        if first:
+            self._task.cancel()
+        return first
 
     async def wait(self) -> T:
         """Wait for the end and return the result; cancelling the wait leaves the work running."""
@@ -66,7 +91,12 @@ class OwnTask(Generic[T]):
         return self.result()
 
     def result(self) -> T:
-        """Return what the ended work returned, or raise what it raised."""
+        """Return what the ended work returned, or raise what it raised.
+
+        :raises BackendUnavailable: it was cancelled from within or given up; that is no cancellation of the caller.
+        """
+        if isinstance(self._error, (asyncio.CancelledError, GeneratorExit)) or _is_trio_cancelled(self._error):
+            raise BackendUnavailable("the call was given up before it was answered") from self._error
         if self._error is not None:
             raise self._error
         return cast("T", self._value)
@@ -88,25 +118,43 @@ class OwnTask(Generic[T]):
                     interrupted = interrupted or error
         return interrupted
 
+    async def finish(self, grace: float, on_expiry: Callable[[], None]) -> T | None:
+        """Wait for the end, at most ``grace`` seconds; cancellation is remembered and raised after that.
+
+        :param on_expiry: called if the grace ends first, once however many wait; the work is then given up and
+            ``None`` returned.
+        """
+        interrupted = await self.outlast(grace)
+        try:
+            if not self.done and self.cancel():
+                on_expiry()
+        finally:
+            # Also where a warning that was turned into an error comes in between: cancellation stays cancellation.
+            if interrupted is not None:
+                raise interrupted
+        return None if self._given_up else self.result()
+
+    async def stop(self, grace: float) -> None:
+        """Give the work up and see it end, at most ``grace`` seconds later."""
+        self.cancel()
+        interrupted = await self.outlast(grace)
+        if interrupted is not None:
+            raise interrupted
+
 
 async def finish(work: Work[T], grace: float, on_expiry: Callable[[], None]) -> T | None:
-    """Run ``work`` to its end, at most ``grace`` seconds; cancellation is remembered and raised after that.
-
-    :param on_expiry: called if the grace ends first; the work is then given up and ``None`` returned.
-    """
-    task = OwnTask(work)
-    interrupted = await task.outlast(grace)
-    if not task.done:
-        task.cancel()
-        on_expiry()
-    if interrupted is not None:
-        raise interrupted
-    return task.result() if task.done else None
+    """Run ``work`` to its end, at most ``grace`` seconds; see `OwnTask.finish`."""
+    return await OwnTask(work).finish(grace, on_expiry)
 
 
 def _on_trio() -> bool:
     trio = sys.modules.get("trio")
     return trio is not None and bool(trio.lowlevel.in_trio_run())
+
+
+def _is_trio_cancelled(error: BaseException | None) -> bool:
+    trio = sys.modules.get("trio")
+    return trio is not None and isinstance(error, trio.Cancelled)
 
 
 class _Runner(Protocol):
@@ -116,6 +164,10 @@ class _Runner(Protocol):
     async def wait(self, timeout: float | None) -> None: ...
 
 
+_alive: set["asyncio.Task[None]"] = set()
+"""Tasks at work: asyncio itself keeps weak references only."""
+
+
 class _AsyncioRunner:
     def __init__(self, run: Callable[[Work[T]], Awaitable[None]], work: Work[T]) -> None:
         async def body() -> None:
@@ -123,19 +175,27 @@ class _AsyncioRunner:
 
         self._task = asyncio.get_running_loop().create_task(body())
         self._task.add_done_callback(_retrieve)
+        _alive.add(self._task)
+        # `asyncio.run` and signal handlers of the "cancel everything" kind cancel what `asyncio.all_tasks` shows, and
+        # would end a provision or a teardown half-way. Whoever waits for this task is still shown, and so waited for.
+        asyncio.tasks._unregister_task(self._task)  # pyright: ignore[reportPrivateUsage] - documented, "Extending asyncio"
 
     @property
     def done(self) -> bool:
         return self._task.done()
 
     def cancel(self) -> None:
-        self._task.cancel()
+        if not self._task.done():
+            # Nobody waits any more: now the end of the loop has to see to it.
+            asyncio.tasks._register_task(self._task)  # pyright: ignore[reportPrivateUsage]
+            self._task.cancel()
 
     async def wait(self, timeout: float | None) -> None:
         await asyncio.wait({self._task}, timeout=timeout)
 
 
 def _retrieve(task: "asyncio.Task[None]") -> None:
+    _alive.discard(task)
     # The outcome is kept by OwnTask; asking here keeps asyncio from reporting it as never retrieved.
     if not task.cancelled():
         task.exception()
@@ -156,7 +216,7 @@ class _TrioRunner:
                 self._ended.set()
 
         # A system task: outside every scope of the caller, and KeyboardInterrupt never lands in it.
-        trio.lowlevel.spawn_system_task(body)
+        trio.lowlevel.spawn_system_task(body, context=contextvars.copy_context())
 
     @property
     def done(self) -> bool:

@@ -1,0 +1,174 @@
+"""A request for a sandbox: its arguments, and how they become a specification and a backend."""
+
+import logging
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar, TypeVarTuple, Unpack
+
+import anyio.to_thread
+from pydantic import SecretStr
+
+from sandboxio import plugins
+from sandboxio.calls import PortCalls
+from sandboxio.errors import ConfigurationError
+from sandboxio.isolation import IsolationTier
+from sandboxio.policy import NetworkPolicy, Resources
+from sandboxio.port import Backend, BackendInfo
+from sandboxio.redaction import Redactor
+from sandboxio.spec import (
+    DEFAULT_TIMEOUT,
+    MAX_TIMEOUT,
+    SandboxSpec,
+    check_env,
+    check_metadata,
+    check_secrets,
+    check_timeout,
+    new_create_id,
+    refuse_secret,
+)
+from sandboxio.target import BackendConfig, Target, parse_target, resolve_config
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+DEFAULT_TARGET = "docker://"
+
+_SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?\Z", re.ASCII)
+
+_logger = logging.getLogger("sandboxio")
+
+
+class Unsaid:
+    """The default of create's timeout, which a DSN may still change; ``None`` is a mistake of the caller's."""
+
+    def __repr__(self) -> str:
+        """Show the value."""
+        return f"<{DEFAULT_TIMEOUT:g} s>"
+
+
+UNSAID = Unsaid()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The arguments of `create`, not looked at yet."""
+
+    target: "str | BackendConfig | None"
+    template: str | None = None
+    resources: Resources | None = None
+    network: NetworkPolicy | None = None
+    env: Mapping[str, str] | None = None
+    secrets: Mapping[str, str | SecretStr] | None = None
+    timeout: object = UNSAID
+    metadata: Mapping[str, str] | None = None
+    require_isolation: IsolationTier | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request that was looked at: a valid spec, and the backend that it is for."""
+
+    calls: PortCalls
+    spec: SandboxSpec
+
+
+async def prepare(request: Request, target: Target) -> Prepared:
+    """Load the adapter, validate every argument and resolve every default; nothing is sent."""
+    adapter = await in_thread(plugins.load, target.backend)
+    spec = _spec(request, target, adapter.info)
+    redactor = Redactor(_secret_values(spec, adapter.info))
+    return Prepared(await _connected(adapter, spec.config, redactor), spec)
+
+
+async def calls_to(target: Target) -> PortCalls:
+    """Return the calls to the backend that a target names."""
+    adapter = await in_thread(plugins.load, target.backend)
+    config = resolve_config(target, adapter.info.config, None)
+    return await _connected(adapter, config, Redactor(_credentials(adapter.info)))
+
+
+async def _connected(adapter: plugins.Adapter, config: BackendConfig, redactor: Redactor) -> PortCalls:
+    backend: Backend = await in_thread(adapter.make_backend, config, redactor)
+    return PortCalls(backend, redactor)
+
+
+async def in_thread(function: Callable[[Unpack[Ts]], T], *arguments: *Ts) -> T:
+    """Run an adapter's synchronous code; left alone on cancellation, since an import that hangs holds up nobody."""
+    return await anyio.to_thread.run_sync(function, *arguments, abandon_on_cancel=True)
+
+
+def read_target(target: "str | BackendConfig | None") -> Target:
+    """Read a target, ``None`` standing for ``$SANDBOXIO_BACKEND``, else `DEFAULT_TARGET`."""
+    if target is not None:
+        return parse_target(target)
+    chosen = os.environ.get("SANDBOXIO_BACKEND") or DEFAULT_TARGET
+    parsed = parse_target(chosen)
+    # The parameters are not shown: something secret may stand there by mistake.
+    _logger.info("no target given: using %s://%s", parsed.backend, parsed.template or "")
+    return parsed
+
+
+def _spec(request: Request, target: Target, info: BackendInfo) -> SandboxSpec:
+    if request.require_isolation is not None:
+        tier = _instance(request.require_isolation, IsolationTier, "require_isolation")
+        if tier is IsolationTier.UNKNOWN:
+            raise ConfigurationError("require_isolation=UNKNOWN requires nothing", hint="name a tier, or leave it out")
+    config = resolve_config(target, info.config, request.template)
+    env = check_env(request.env, "env")
+    secrets = check_secrets(request.secrets, env)
+    refuse_secret("the template", config.template or "", secrets)
+    return SandboxSpec(
+        backend=info.name,
+        config=config,
+        template=config.template,
+        resources=_resources(request.resources, config, info),
+        network=_instance(NetworkPolicy() if request.network is None else request.network, NetworkPolicy, "network"),
+        env=env,
+        secrets=secrets,
+        timeout=resolved_timeout(request.timeout, target, _longest(info)),
+        metadata=check_metadata(request.metadata, secrets),
+        require_isolation=request.require_isolation,
+        create_id=new_create_id(),
+    )
+
+
+def _resources(given: Resources | None, config: BackendConfig, info: BackendInfo) -> Resources:
+    resources = _instance(Resources() if given is None else given, Resources, "resources")
+    if not info.resource_caps_supported and not resources.is_default:
+        raise ConfigurationError(
+            f"caps on {info.name} belong to the template {config.template or 'in use'}, not to the sandbox",
+            hint="change cpu, memory and disk in the template, and leave resources= out",
+        )
+    return resources
+
+
+def _instance(value: object, cls: type[T], name: str) -> T:
+    if not isinstance(value, cls):
+        raise ConfigurationError(f"{name}= takes a {cls.__name__}, not {type(value).__name__}")
+    return value
+
+
+def resolved_timeout(given: object, target: Target, maximum: float) -> float:
+    """Return the timeout of `create`: the argument, else the DSN's, else the default."""
+    if not isinstance(given, Unsaid):
+        return check_timeout(given, "create(timeout=…)", maximum)
+    if target.timeout is None:
+        return min(DEFAULT_TIMEOUT, maximum)
+    if not _SECONDS.match(target.timeout):
+        raise ConfigurationError("the DSN's timeout is no number of seconds", hint="write ?timeout=SECONDS")
+    seconds = float(target.timeout)
+    return check_timeout(seconds, "the DSN's timeout", maximum)
+
+
+def _longest(info: BackendInfo) -> float:
+    return min(MAX_TIMEOUT, info.baseline.maxima.get("lifetime", MAX_TIMEOUT))
+
+
+def _secret_values(spec: SandboxSpec, info: BackendInfo) -> list[str]:
+    return [secret.get_secret_value() for secret in spec.secrets.values()] + _credentials(info)
+
+
+def _credentials(info: BackendInfo) -> list[str]:
+    return [value for name in info.credentials if (value := os.environ.get(name))]
