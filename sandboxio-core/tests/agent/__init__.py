@@ -1,0 +1,1 @@
+"""Tests of the agent; it runs as a process of this machine."""
