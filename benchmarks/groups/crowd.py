@@ -1,0 +1,53 @@
+"""P7: a hundred sandboxes at once from one process."""
+
+from benchmarks.bench import Bench
+from benchmarks.contenders.base import Contender
+from benchmarks.figure import ENGINE, OURS, Figure, Goal, milliseconds
+from benchmarks.measure import Action, alternate
+from benchmarks.settings import CONCURRENCY
+
+COUNT = 100
+COUNT_WITH_NETWORK = 25
+"""The engine's address pools hold about thirty networks."""
+THREADS = 2 * CONCURRENCY + 4
+"""What our process may have for any number of sandboxes: the workers of both lanes, and a few of the interpreter's."""
+
+
+class Crowds:
+    """The crowds of one figure, and what was seen of them."""
+
+    def __init__(self, count: int, *, egress: bool) -> None:
+        self.failures: list[str] = []
+        self.threads: list[float] = []
+        self._count = count
+        self._egress = egress
+
+    def action(self, contender: Contender) -> Action:
+        """Return one crowd of a contender."""
+
+        async def act() -> float:
+            seen = await contender.crowd(self._count, egress=self._egress)
+            self.failures += [f"{contender.name}: {failure}" for failure in seen.failures]
+            if contender.name == OURS:
+                self.threads.append(seen.threads)
+            return seen.seconds
+
+        return act
+
+
+async def measure(bench: Bench) -> list[Figure]:
+    """Create all, run in all, remove all; first without a network, then with one."""
+    figures: list[Figure] = []
+    for count, egress, what in ((COUNT, False, "deny"), (COUNT_WITH_NETWORK, True, "allow")):
+        crowds = Crowds(count, egress=egress)
+        runs = bench.few(3)
+        actions = {contender.name: crowds.action(contender) for contender in bench.contenders}
+        samples = await alternate(actions, runs, {other.name: 1 for other in bench.others})
+        failed = {OURS: [float(sum(failure.startswith(OURS) for failure in crowds.failures))]}
+        note = [f"n={runs}, the others n=1; {CONCURRENCY} requests at once; llm-sandbox's are removed by force"]
+        figures += [
+            Figure("P7", f"{count} at once, {what}", "ms", milliseconds(samples), (Goal(1.2, ENGINE),), note),
+            Figure("P7", f"failures, {what}", "of all", failed, (Goal(0),), sorted(set(crowds.failures))[:3]),
+            Figure("P7", f"threads at {count}", "threads", {OURS: crowds.threads}, (Goal(THREADS),)),
+        ]
+    return figures

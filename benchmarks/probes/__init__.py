@@ -1,0 +1,1 @@
+"""Programs that measure one fresh process from within and print one JSON object."""

@@ -1,0 +1,18 @@
+"""Start a probe in a fresh process."""
+
+import asyncio
+import json
+import sys
+from typing import Any
+
+
+async def probe(name: str, *arguments: str) -> dict[str, Any]:
+    """Run ``benchmarks.probes.<name>`` and return what it printed."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", f"benchmarks.probes.{name}", *arguments, stdout=asyncio.subprocess.PIPE
+    )
+    printed, _ = await process.communicate()
+    if process.returncode:
+        raise RuntimeError(f"the probe {name} failed")
+    answer: dict[str, Any] = json.loads(printed)
+    return answer
