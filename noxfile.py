@@ -66,6 +66,14 @@ def lowest(session: nox.Session) -> None:
     session.run("python", "-m", "pytest", *UNIT_TESTS, *session.posargs)
 
 
+@nox.session(venv_backend="venv")
+def bench(session: nox.Session) -> None:
+    """Measure against the engine's plain way, the docker command and llm-sandbox, which alone lives in this environment."""
+    session.install("-r", "benchmarks/requirements.txt")
+    peer = Path(session.bin, "python")
+    session.run(PYTHON, "-m", "benchmarks.run", "--llm-python", str(peer), *session.posargs, external=True)
+
+
 def lower_bounds(folder: Path) -> list[tuple[str, str]]:
     """Return the name and lowest version of each third-party dependency."""
     project = tomllib.loads(Path(folder, "pyproject.toml").read_text())["project"]
