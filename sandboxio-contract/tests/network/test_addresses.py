@@ -73,6 +73,7 @@ def test_the_hosts_facts_are_read_from_links_routes_rules_and_resolvers(monkeypa
         return tables[tuple(argv)]
 
     monkeypatch.setattr(addresses, "rows", rows)
+    monkeypatch.setattr(addresses, "rows_if_any", rows)
     monkeypatch.setattr(addresses, "RESOLVER_FILES", ())
     found = addresses.read_host()
     assert found.local == ("192.0.2.2", "10.8.0.2")

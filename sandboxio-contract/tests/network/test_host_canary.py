@@ -175,16 +175,33 @@ print(leaked)
 """
 
 
-def test_the_guard_stops_what_would_leave_and_counts_it() -> None:
-    script = f"ip -batch - <<'END' && exec {sys.executable} -c \"$LEAK\"\n{PRIVATE_HOST}END\n"
-    done = subprocess.run(
+WITHOUT_IPV6 = """
+from sandboxio_contract.network import HostCanary
+with HostCanary.start() as canary:
+    checks = canary.checks()
+    print(sorted(set(checks.missing.values())), "tcp6-80" in checks.missing, [one.name for one in checks if "6" in one.name])
+"""
+
+
+def in_a_private_host(code: str, before: str = "true") -> "subprocess.CompletedProcess[str]":
+    script = f"{before} && ip -batch - <<'END' && exec {sys.executable} -c \"$CODE\"\n{PRIVATE_HOST}END\n"
+    return subprocess.run(
         ["unshare", "--net", "sh", "-c", script],
         capture_output=True,
         text=True,
         check=False,
         timeout=180,
-        env={**os.environ, "LEAK": LEAK},
+        env={**os.environ, "CODE": code},
     )
+
+
+def test_a_host_without_ipv6_lists_what_it_cannot_show() -> None:
+    done = in_a_private_host(WITHOUT_IPV6, "sysctl -qw net.ipv6.conf.all.disable_ipv6=1")
+    assert done.stdout == "['IPv6 is turned off on this host'] True []\n", done.stderr
+
+
+def test_the_guard_stops_what_would_leave_and_counts_it() -> None:
+    done = in_a_private_host(LEAK)
     drops, leaked = done.stdout.splitlines() or (done.stderr, "")
     # One by way of the routes, one from a packet socket, which passes no hook but the uplink's own.
     assert (drops, leaked) == ("{'address_off_link': 1, 'uplink': 1}", "0"), done.stderr

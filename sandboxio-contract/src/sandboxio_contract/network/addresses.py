@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from sandboxio_contract.network.commands import rows
+from sandboxio_contract.network.commands import rows, rows_if_any
 from sandboxio_contract.network.reason import NotProvable
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -118,11 +118,11 @@ def _local(links: Iterable[dict[str, object]]) -> tuple[list[str], list[Network]
 
 
 def _routes() -> Iterator[dict[str, object]]:
-    for family in ("-4", "-6"):
-        for row in rows(["ip", "-N", "-j", family, "route", "show", "table", "all"]):
+    for family, read in (("-4", rows), ("-6", rows_if_any)):
+        for row in read(["ip", "-N", "-j", family, "route", "show", "table", "all"]):
             if str(row.get("table", "")) != TABLE and row.get("dev") != LINK:
                 yield row
-        for row in rows(["ip", "-N", "-j", family, "rule"]):
+        for row in read(["ip", "-N", "-j", family, "rule"]):
             if str(row.get("protocol", "")) != PROTOCOL and "dst" in row:
                 yield {"dst": f"{row['dst']}/{row['dstlen']}" if "dstlen" in row else row["dst"]}
 

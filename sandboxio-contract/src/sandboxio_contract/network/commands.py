@@ -46,6 +46,14 @@ def batch(family: str, lines: Sequence[str], prefix: Sequence[str] = ()) -> None
     run([*prefix, "ip", family, "-batch", "-"], "\n".join(lines) + "\n")
 
 
+def rows_if_any(argv: Sequence[str]) -> list[dict[str, object]]:
+    """Return the JSON table, empty where the tool has an error instead, as for IPv6 on a kernel without it."""
+    try:
+        return rows(argv)
+    except CommandFailed:
+        return []
+
+
 def rows(argv: Sequence[str]) -> list[dict[str, object]]:
     """Return the JSON table that a tool of iproute2 prints; an empty answer is an empty table."""
     text = run(argv).strip()

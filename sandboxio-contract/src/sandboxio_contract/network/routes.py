@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sandboxio_contract.network.addresses import LINK, PROTOCOL, TABLE, CanaryAddresses
-from sandboxio_contract.network.commands import CommandFailed, attempt, batch, rows
+from sandboxio_contract.network.commands import CommandFailed, attempt, batch, rows, rows_if_any
 from sandboxio_contract.network.reason import NotProvable
 
 PREFERENCE = "90"
@@ -91,7 +91,7 @@ def remove() -> None:
     attempt(["ip", "link", "delete", LINK])
     for family in _FAMILIES:
         # Rule by rule: older versions of iproute2 flush every rule of the host when asked for one protocol's.
-        for row in rows(["ip", "-N", "-j", family, "rule"]):
+        for row in rows_if_any(["ip", "-N", "-j", family, "rule"]):
             if str(row.get("protocol", "")) == PROTOCOL and str(row.get("table", "")) == TABLE:
                 attempt(
                     [

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol, cast
 
+from sandboxio_contract.network.commands import CommandFailed
 from sandboxio_contract.network.reason import NotProvable
 
 
@@ -62,7 +63,7 @@ def serve(world: World) -> None:
     except NotProvable as error:
         orphaned = False
         _say({"code": error.code, "reason": error.reason})
-    except OSError as error:
+    except (OSError, CommandFailed) as error:
         _say({"code": "canary", "reason": f"the canary could not be set up: {error}"})
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
