@@ -33,25 +33,19 @@ def refuse_unbuilt(spec: SandboxSpec) -> None:
         )
 
 
-def check_same(plan: Plan, spec: SandboxSpec) -> None:
-    """Refuse a plan for another specification, against which its own promises would hold.
+def check_plan(plan: Plan, spec: SandboxSpec) -> None:
+    """Refuse a plan that leaves a policy unanswered, weakens one or misses the required isolation.
 
-    :raises PolicyNotEnforced: it answers something else than was asked.
+    :raises PolicyNotEnforced: it answers another spec; an item is missing, doubled, unbounded, or answered with
+        something else than was asked.
+    :raises CapabilityNotSupported: a network policy is enforced at a weaker layer than asked.
+    :raises ConfigurationError: the isolation is below ``require_isolation``.
     """
     if plan.spec != spec:
         raise PolicyNotEnforced(
             f"the plan of {spec.backend} is made for another specification than was asked for",
             hint="this is a defect of the adapter; report it to its maintainers",
         )
-
-
-def check_plan(plan: Plan) -> None:
-    """Refuse a plan that leaves a policy unanswered, weakens one or misses the required isolation.
-
-    :raises PolicyNotEnforced: an item is missing, doubled, unbounded, or answered with something else than was asked.
-    :raises CapabilityNotSupported: a network policy is enforced at a weaker layer than asked.
-    :raises ConfigurationError: the isolation is below ``require_isolation``.
-    """
     _complete(plan)
     asked = _asked(plan)
     for item in plan.items:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sandboxio.attestation import check_observation
 from sandboxio.calls import LOOK_BOUND, PortCalls, raise_from
-from sandboxio.coverage import check_plan, check_same, refuse_unbuilt, warn_about
+from sandboxio.coverage import check_plan, refuse_unbuilt, warn_about
 from sandboxio.destruction import destroy_for_sure
 from sandboxio.errors import CreationError, SandboxError
 from sandboxio.planning import Plan
@@ -63,8 +63,7 @@ def plan_offline(backend: Backend, spec: SandboxSpec) -> Plan:
 
 def _planned(backend: Backend, spec: SandboxSpec, facts: Facts) -> Plan:
     plan = backend.plan(spec, facts)
-    check_same(plan, spec)
-    check_plan(plan)
+    check_plan(plan, spec)
     return plan
 
 
