@@ -1,0 +1,15 @@
+"""How the suite looks at a backend's world without asking its adapter: one ground per backend name."""
+
+from sandboxio_contract.ground.base import Ground, NetworkGround, Object, Spied
+
+__all__ = ["Ground", "NetworkGround", "Object", "Spied", "ground_for"]
+
+
+def ground_for(dsn: str) -> Ground:
+    """Return the ground for a DSN's backend; one that can see nothing for a backend that the suite doesn't know."""
+    scheme = dsn.partition("://")[0]
+    if scheme == "docker":
+        from sandboxio_contract.ground.docker import DockerGround
+
+        return DockerGround(dsn)
+    return Ground(scheme)

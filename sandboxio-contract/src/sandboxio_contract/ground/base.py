@@ -1,0 +1,122 @@
+"""What a ground can be asked; each answer that it doesn't have makes the rows that need it not-provable, with the reason."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import NoReturn, Protocol
+
+from sandboxio_contract.ground.wire import Call, Wire
+from sandboxio_contract.network.checks import Checks
+from sandboxio_contract.network.outcome import Outcome
+from sandboxio_contract.network.plan import Neighbour
+from sandboxio_contract.network.witness import Witness
+from sandboxio_contract.verdict import Inconclusive
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """Something that the provider holds: a sandbox, or what belongs to one."""
+
+    kind: str
+    identity: str
+    state: str
+
+    def __str__(self) -> str:
+        """Name it for a report."""
+        return f"{self.kind} {self.identity[:12]} ({self.state})"
+
+
+@dataclass(frozen=True, slots=True)
+class Spied:
+    """The same backend behind a recorder of its traffic."""
+
+    dsn: str
+    wire: Wire
+    creates: Callable[[Call], bool]
+    """Whether a call makes a sandbox."""
+    destroys: Callable[[Call], bool]
+    """Whether a call ends one."""
+
+
+class NetworkGround(Protocol):
+    """Canaries, and references that deny nothing."""
+
+    def checks(self, *, neighbour: Neighbour | None = None, late: bool = False, only: Sequence[str] = ()) -> Checks:
+        """Return checks under a fresh token."""
+        ...
+
+    def witness(self) -> Witness:
+        """Return what the canaries saw."""
+        ...
+
+    def control(self, checks: Checks) -> Outcome:
+        """Run the same checks from a reference that denies nothing."""
+        ...
+
+    def beside(self, sandbox_id: str, checks: Checks) -> Outcome:
+        """Run the checks from a probe of the suite's own that shares the sandbox's network."""
+        ...
+
+    def neighbour(self) -> Neighbour:
+        """Return a live listener that stands where a neighbour of the sandbox would."""
+        ...
+
+
+class Ground:
+    """A ground that sees nothing; subclasses answer what they can."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def objects(self, mark: Mapping[str, str]) -> list[Object]:
+        """Return everything at the provider that carries these labels, whatever its state."""
+        return self._cannot("list what is left at the provider")
+
+    def exists(self, sandbox_id: str) -> bool:
+        """Whether the provider still holds a sandbox."""
+        return self._cannot("look whether a sandbox exists")
+
+    def lose(self, sandbox_id: str) -> None:
+        """Make the provider lose a sandbox, behind the adapter's back."""
+        self._cannot("remove a sandbox behind the adapter's back")
+
+    def inspect(self, sandbox_id: str) -> Mapping[str, object]:
+        """Return the provider's own description of a sandbox, flat."""
+        return self._cannot("read the provider's description of a sandbox")
+
+    def processes(self, sandbox_id: str) -> int:
+        """Return how many processes and threads of a sandbox the host counts."""
+        return self._cannot("count a sandbox's processes from outside")
+
+    def memory_peak(self, sandbox_id: str) -> int:
+        """Return the peak of a sandbox's memory and swap together, bytes."""
+        return self._cannot("read a sandbox's peak of memory and swap from outside")
+
+    def swapping_control(self, memory_mb: int, script: str) -> int:
+        """Run a Python script where memory is capped and as much swap again is allowed; return the peak, bytes."""
+        return self._cannot("run a control that may swap")
+
+    def swap(self) -> AbstractContextManager[str]:
+        """Have swap where sandboxes run, for the block; it is removed in any case. Yields what it is."""
+        return self._cannot("have swap where sandboxes run")
+
+    def address(self, sandbox_id: str) -> str:
+        """Return the IPv4 address that a sandbox has on its network."""
+        return self._cannot("tell a sandbox's address")
+
+    def spied(self) -> AbstractContextManager[Spied]:
+        """Put a recorder between the adapter and the provider."""
+        return self._cannot("record the adapter's traffic with its provider")
+
+    def network(self) -> NetworkGround:
+        """Return the canaries and references; set up once, kept until `close`."""
+        return self._cannot("set up canaries and a reference that this backend's sandboxes could reach")
+
+    def release_network(self) -> None:
+        """Take canaries and references down; they are set up anew when asked for."""
+
+    def close(self) -> None:
+        """Give up what is held; repeating it does nothing."""
+
+    def _cannot(self, what: str) -> NoReturn:
+        raise Inconclusive(f"the suite has no way to {what} for {self.kind}: it has no ground for it")

@@ -1,0 +1,208 @@
+"""The ground of the Docker adapter: the engine asked directly, by the `docker` SDK, and the host's control groups.
+
+The labels are those under which the requirement TEN-01 wants a caller's metadata to be found.
+"""
+
+import contextlib
+import time
+from collections.abc import Generator, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit, urlunsplit
+
+from sandboxio_contract.ground import cgroup
+from sandboxio_contract.ground.base import Ground, NetworkGround, Object, Spied
+from sandboxio_contract.ground.swapfile import swap_present
+from sandboxio_contract.ground.wire import Call, Wire
+from sandboxio_contract.verdict import Inconclusive
+
+if TYPE_CHECKING:
+    from docker.client import DockerClient
+
+MANAGED = "io.sandboxio.managed"
+METADATA = "io.sandboxio.meta."
+REFERENCE_IMAGE = "sandboxio-test/python"
+SUITE = "io.sandboxio.contract"
+CONTROL_SECONDS = 30.0
+
+
+class DockerGround(Ground):
+    """One engine. It must be on this machine for what looks at the host."""
+
+    def __init__(self, dsn: str, kind: str = "docker") -> None:
+        super().__init__(kind)
+        self._dsn = dsn
+        self._known: DockerClient | None = None
+        self._network: NetworkGround | None = None
+        self._stack = contextlib.ExitStack()
+
+    def objects(self, mark: Mapping[str, str]) -> list[Object]:
+        """Return containers of any state, and networks, that carry the metadata."""
+        wanted = {"label": [f"{MANAGED}=true", *(f"{METADATA}{key}={value}" for key, value in mark.items())]}
+        engine = self._engine()
+        containers: list[Mapping[str, Any]] = engine.containers(all=True, filters=wanted)
+        networks: list[Mapping[str, Any]] = engine.networks(filters=wanted)
+        return [Object("container", one["Id"], one["State"]) for one in containers] + [
+            Object("network", one["Id"], one["Name"]) for one in networks
+        ]
+
+    def exists(self, sandbox_id: str) -> bool:
+        """Whether the engine still has the container."""
+        return self._inspected(sandbox_id) is not None
+
+    def lose(self, sandbox_id: str) -> None:
+        """Remove the container."""
+        self._engine().remove_container(sandbox_id, force=True, v=True)
+
+    def inspect(self, sandbox_id: str) -> Mapping[str, object]:
+        """Return the host configuration, the labels as ``Labels`` and the network mode, as the engine holds them."""
+        found = self._inspected(sandbox_id)
+        if found is None:
+            raise Inconclusive(f"the engine does not know {sandbox_id[:12]}")
+        labels: Mapping[str, str] = found["Config"].get("Labels") or {}
+        metadata = {key.removeprefix(METADATA): value for key, value in labels.items() if key.startswith(METADATA)}
+        return {**found["HostConfig"], "Env": found["Config"].get("Env"), "Labels": labels, "Metadata": metadata}
+
+    def processes(self, sandbox_id: str) -> int:
+        """Return what the container's control group counts."""
+        return cgroup.process_count(self._pid(sandbox_id))
+
+    def memory_peak(self, sandbox_id: str) -> int:
+        """Return the peak that the container's control group saw."""
+        return cgroup.memory_and_swap_peak(self._pid(sandbox_id))
+
+    def swapping_control(self, memory_mb: int, script: str) -> int:
+        """Run the script in a plain container that may use as much swap as memory, with swap present."""
+        from docker.errors import DockerException
+
+        size = memory_mb * 2**20
+        client = self._client()
+        try:
+            created: Any = client.containers.create(
+                REFERENCE_IMAGE,
+                ["python3", "-c", script + "\nimport time; time.sleep(60)"],
+                entrypoint=[],
+                mem_limit=size,
+                memswap_limit=2 * size,
+                network_mode="none",
+                labels={SUITE: "swap"},
+            )
+        except DockerException as error:
+            raise Inconclusive(f"the control container could not be made: {error}") from error
+        try:
+            created.start()
+            _await_line(created, b"touched")
+            return self.memory_peak(str(created.id))
+        finally:
+            created.remove(force=True, v=True)
+
+    def address(self, sandbox_id: str) -> str:
+        """Return the container's first IPv4 address."""
+        found = self._inspected(sandbox_id) or {}
+        networks: Mapping[str, Mapping[str, Any]] = found.get("NetworkSettings", {}).get("Networks", {})
+        for one in networks.values():
+            if one.get("IPAddress"):
+                return str(one["IPAddress"])
+        raise Inconclusive(f"the engine names no address of {sandbox_id[:12]}")
+
+    def swap(self) -> AbstractContextManager[str]:
+        """Have swap on the engine's host, which must be this one."""
+        return swap_present()
+
+    @contextlib.contextmanager
+    def spied(self) -> Generator[Spied]:
+        """Put a recorder in front of the engine's socket."""
+        address = self._address()
+        if not address.startswith("unix://"):
+            raise Inconclusive(f"the engine is at {address}; the recorder needs a unix socket")
+        with Wire(address.removeprefix("unix://")) as wire:
+            yield Spied(self._through(f"unix://{wire.address}"), wire, _creates, _destroys)
+
+    def network(self) -> NetworkGround:
+        """Return the host canary and the references of a Docker engine."""
+        if self._network is None:
+            from sandboxio_contract.ground.dockernet import DockerNetwork
+
+            self._network = self._stack.enter_context(DockerNetwork(REFERENCE_IMAGE, self._host()))
+        return self._network
+
+    def release_network(self) -> None:
+        """Remove references and canary: only one run on a machine can have them."""
+        self._network = None
+        self._stack.close()
+
+    def close(self) -> None:
+        """Remove references and canary, and close the connection."""
+        self.release_network()
+        if self._known is not None:
+            self._known.close()
+            self._known = None
+
+    def _client(self) -> "DockerClient":
+        if self._known is None:
+            try:
+                import docker
+                from docker.errors import DockerException
+            except ImportError as error:
+                raise Inconclusive("the docker SDK is not installed, so the engine can't be asked directly") from error
+            try:
+                host = self._host()
+                self._known = docker.DockerClient(base_url=host) if host else docker.from_env()
+                self._known.ping()
+            except DockerException as error:
+                raise Inconclusive(f"no engine answers: {error}") from error
+        return self._known
+
+    def _engine(self) -> Any:
+        """Return the SDK's low-level client, whose stubs leave most answers open."""
+        return self._client().api
+
+    def _inspected(self, sandbox_id: str) -> Mapping[str, Any] | None:
+        from docker.errors import NotFound
+
+        try:
+            found: Mapping[str, Any] = self._engine().inspect_container(sandbox_id)
+        except NotFound:
+            return None
+        return found
+
+    def _pid(self, sandbox_id: str) -> int:
+        found = self._inspected(sandbox_id)
+        pid = int(found["State"]["Pid"]) if found else 0
+        if not pid:
+            raise Inconclusive(f"the engine names no process of {sandbox_id[:12]}")
+        return pid
+
+    def _host(self) -> str | None:
+        given = parse_qs(urlsplit(self._dsn).query).get("host")
+        return given[0] if given else None
+
+    def _address(self) -> str:
+        base = str(self._engine().base_url)
+        # The SDK shows a unix socket as http+docker://; its adapter knows the path.
+        return f"unix://{self._engine().get_adapter(base).socket_path}" if base.startswith("http+docker") else base
+
+    def _through(self, host: str) -> str:
+        """Return the target's DSN with another engine address."""
+        scheme, _, rest = self._dsn.partition("://")
+        parts = urlsplit(f"//{rest}")
+        query = "&".join(
+            [*(one for one in parts.query.split("&") if one and not one.startswith("host=")), f"host={host}"]
+        )
+        return f"{scheme}://" + urlunsplit(("", parts.netloc, parts.path, query, "")).removeprefix("//")
+
+
+def _creates(call: Call) -> bool:
+    return call.method == "POST" and call.path == "/containers/create"
+
+
+def _destroys(call: Call) -> bool:
+    return call.method == "DELETE" and call.path.startswith("/containers/")
+
+
+def _await_line(container: Any, line: bytes) -> None:
+    end = time.monotonic() + CONTROL_SECONDS
+    while line not in container.logs():
+        if time.monotonic() > end:
+            raise Inconclusive("the control container did not finish touching its memory")
+        time.sleep(0.1)

@@ -1,0 +1,266 @@
+"""The pytest plugin: ``pytest -p sandboxio_contract --sandboxio-target DSN``, with or without a test module.
+
+Neither sandboxio nor pydantic is imported before a target is judged, so that the plugin costs other test runs nothing.
+"""
+
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import pytest
+
+if TYPE_CHECKING:
+    from sandboxio_contract.contract import Contract
+    from sandboxio_contract.report import Report
+    from sandboxio_contract.rows import Loop, Row
+    from sandboxio_contract.target import Target
+
+N = TypeVar("N", bound=pytest.Item | pytest.Collector)
+
+PROPERTY = "sandboxio_contract"
+"""The property of a test report that carries a row's result, also from another process."""
+_RESULTS = pytest.StashKey[list[dict[str, Any]]]()
+_TARGETS = pytest.StashKey[dict[str, "Target"]]()
+
+
+class NotProvableRow(Exception):
+    """A row that could not be told: shown, never a pass."""
+
+
+class ViolatedRow(Exception):
+    """A row that convicts."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options."""
+    group = parser.getgroup("sandboxio-contract")
+    group.addoption("--sandboxio-target", action="append", default=[], metavar="DSN", help="judge this target")
+    group.addoption("--sandboxio-report", metavar="FILE", type=Path, help="write the verdicts as JSON")
+    group.addoption("--sandboxio-only", action="append", default=[], metavar="ID", help="judge only this requirement")
+    group.addoption(
+        "--sandboxio-strict",
+        action="store_true",
+        help="fail on residuals, on what could not be told and on requirements that no row judges yet",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Collect nothing but the contract where targets but no test files were named."""
+    config.stash[_RESULTS] = []
+    config.stash[_TARGETS] = {}
+    given = _many(config, "--sandboxio-only")
+    unknown = set(given) - _known_ids() if given else set[str]()
+    if unknown:
+        raise pytest.UsageError(f"--sandboxio-only: there is no requirement {', '.join(sorted(unknown))}")
+    if config.getoption("--sandboxio-target") and config.args_source is not pytest.Config.ArgsSource.ARGS:
+        config.args = []
+
+
+def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Add the rows for the targets of the command line."""
+    targets = _many(config, "--sandboxio-target")
+    if targets:
+        from sandboxio_contract.contract import Contract
+
+        for dsn in targets:
+            collector = _node(ContractCollector, session, name=dsn, contract=Contract(dsn))
+            items.extend(collector.collect())
+
+
+def pytest_pycollect_makeitem(
+    collector: pytest.Module | pytest.Class, name: str, obj: object
+) -> pytest.Collector | None:
+    """Collect the rows of a `Contract` that a test module holds."""
+    if type(obj).__module__ == "sandboxio_contract.contract" and type(obj).__name__ == "Contract":
+        return _node(ContractCollector, collector, name=name, contract=obj)
+    return None
+
+
+class ContractCollector(pytest.Collector):
+    """All rows for one target."""
+
+    def __init__(self, contract: "Contract", **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self._contract = contract
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """Yield one item per row and event loop."""
+        from sandboxio_contract.rows import LOOPS, all_rows
+
+        only = {*self._contract.only, *_many(self.config, "--sandboxio-only")}
+        for row in all_rows():
+            if only and row.requirement not in only:
+                continue
+            for loop in LOOPS:
+                name = f"{row.requirement}-{row.name}-{loop}"
+                yield _node(RowItem, self, name=name, contract=self._contract, row=row, loop=loop)
+
+
+class RowItem(pytest.Item):
+    """One row on one event loop."""
+
+    def __init__(self, contract: "Contract", row: "Row", loop: "Loop", **arguments: Any) -> None:
+        super().__init__(**arguments)  # pyright: ignore[reportUnknownMemberType]
+        self._contract = contract
+        self._row = row
+        self._loop: Loop = loop
+
+    @property
+    def module(self) -> str:
+        """The module that the row is in."""
+        return self._row.check.__module__
+
+    def runtest(self) -> None:
+        """Run the row; its verdict is the outcome."""
+        from sandboxio_contract.run import run_row
+
+        result = run_row(self._row, self._target(), self._loop)
+        self.user_properties.append((PROPERTY, result.as_data()))
+        if result.status == "violated":
+            raise ViolatedRow(result.evidence)
+        if result.status == "not-provable":
+            raise NotProvableRow(result.evidence)
+        if self.config.getoption("--sandboxio-strict") and result.status == "proven with residual":
+            raise ViolatedRow(f"residual: {result.evidence}")
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Show the evidence; a traceback of the suite would say nothing of the backend."""
+        if isinstance(excinfo.value, (ViolatedRow, NotProvableRow)):
+            return f"{self._row.requirement}: {self._row.check.__doc__}\n{excinfo.value}"
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[str, int | None, str]:
+        """Name the row."""
+        return self._row.check.__module__, None, self.name
+
+    def _target(self) -> "Target":
+        from sandboxio_contract.target import Target
+
+        known = self.config.stash[_TARGETS]
+        if self._contract.dsn not in known:
+            one = self._contract
+            known[one.dsn] = Target(one.dsn, one.ground, register=one.register, path=one.path)
+        return known[self._contract.dsn]
+
+    def release(self) -> None:
+        """Take the canaries down: only one run on a machine can have them."""
+        target = self.config.stash[_TARGETS].get(self._contract.dsn)
+        if target is not None:
+            target.ground.release_network()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Give what could not be told an outcome of its own."""
+    report = yield
+    if isinstance(item, RowItem) and call.excinfo is not None and call.excinfo.errisinstance(NotProvableRow):
+        report.outcome = "skipped"
+        report.longrepr = (item.module, 0, f"not-provable: {call.excinfo.value}")
+    return report
+
+
+def pytest_report_teststatus(report: pytest.TestReport | pytest.CollectReport) -> tuple[str, str, str] | None:
+    """Show the verdict itself."""
+    data = _row_data(report) if isinstance(report, pytest.TestReport) else None
+    if data is None:
+        return None
+    status = str(data["status"])
+    if report.outcome == "failed":
+        return "failed", "F", status.upper()
+    letter = {"proven": ".", "not-provable": "?", "proven with residual": "r"}.get(status, status[0])
+    return ("passed" if status == "proven" else status), letter, status
+
+
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Release the canaries after the last row that needs them."""
+    if isinstance(item, RowItem) and (not isinstance(nextitem, RowItem) or nextitem.module != item.module):
+        item.release()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Keep the result of a row; under xdist this runs in the process that reports."""
+    data = _row_data(report)
+    if data is not None and _config is not None:
+        _config.stash[_RESULTS].append(data)
+
+
+_config: pytest.Config | None = None
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Remember where results go."""
+    global _config
+    _config = session.config
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Close the targets, write the report, and fail a run that shows less than was declared."""
+    for target in session.config.stash[_TARGETS].values():
+        target.close()
+    reports = _reports(session.config)
+    path = session.config.getoption("--sandboxio-report", default=None)
+    for report in reports:
+        if path is not None:
+            report.write(
+                path if len(reports) == 1 else path.with_name(f"{path.stem}-{_slug(report.target)}{path.suffix}")
+            )
+        if _failures(session.config, report) and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print one line per requirement."""
+    for report in _reports(config):
+        terminalreporter.section(f"contract: {report.target}")
+        for line in report.lines:
+            if line.results or not config.getoption("--sandboxio-only"):
+                text = report.text(line)
+                terminalreporter.line(text, red=line.status == "violated", yellow=line.status == "not-provable")
+        terminalreporter.line(report.counts(), bold=True)
+        for failure in _failures(config, report):
+            terminalreporter.line(f"FAILED: {failure}", red=True)
+
+
+def _reports(config: pytest.Config) -> "list[Report]":
+    data = config.stash[_RESULTS]
+    if not data:
+        return []
+    from sandboxio_contract.report import judge
+    from sandboxio_contract.run import Result
+
+    results: list[Result] = [Result.from_data(one) for one in data]
+    targets = dict.fromkeys(result.target for result in results)
+    return [judge(target, [one for one in results if one.target == target]) for target in targets]
+
+
+def _failures(config: pytest.Config, report: "Report") -> list[str]:
+    strict = bool(config.getoption("--sandboxio-strict")) and not config.getoption("--sandboxio-only")
+    return report.failures(strict=strict)
+
+
+def _many(config: pytest.Config, name: str) -> list[str]:
+    given: list[str] = config.getoption(name) or []
+    return given
+
+
+def _node(kind: type[N], parent: pytest.Collector, **arguments: Any) -> N:
+    """Make a node; pytest types its own constructor loosely."""
+    return cast("N", cast("Any", kind).from_parent(parent, **arguments))
+
+
+def _row_data(report: pytest.TestReport) -> dict[str, Any] | None:
+    if report.when != "call":
+        return None
+    return next((cast("dict[str, Any]", value) for name, value in report.user_properties if name == PROPERTY), None)
+
+
+def _known_ids() -> set[str]:
+    from sandboxio_contract.requirements import RULES
+
+    return set(RULES)
+
+
+def _slug(target: str) -> str:
+    return "".join(letter if letter.isalnum() else "-" for letter in target).strip("-")

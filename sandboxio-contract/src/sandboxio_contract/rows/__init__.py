@@ -1,0 +1,78 @@
+"""The rows of the contract: plain async functions, each tied to the requirement it judges.
+
+A check takes a `Target` and returns a `Finding`, or raises `Violated` or `Inconclusive`. It can be awaited as it is, on
+asyncio and on trio, without pytest; `all_rows` is what the plugin and the runner go through.
+"""
+
+import importlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from sandboxio_contract.requirements import RULES
+from sandboxio_contract.target import Target
+from sandboxio_contract.verdict import Finding
+
+Check = Callable[[Target], Awaitable[Finding]]
+Loop = Literal["asyncio", "trio"]
+LOOPS: tuple[Loop, ...] = ("asyncio", "trio")
+
+MODULES = (
+    "policies",
+    "network",
+    "timeouts",
+    "lifetime",
+    "caps",
+    "memory",
+    "teardown",
+    "sweep",
+    "owner",
+    "isolation",
+    "tenancy",
+    "commands",
+    "code",
+    "streams",
+    "files",
+    "leftovers",
+)
+"""The modules with rows, in the order in which they are run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One check and what it judges.
+
+    :param within: seconds after which a check that has not ended convicts: a backend must not hang.
+    :param backend: the only backend that the rule speaks of.
+    """
+
+    requirement: str
+    name: str
+    check: Check
+    within: float
+    backend: str | None = None
+
+
+_rows: list[Row] = []
+
+
+def row(requirement: str, *, within: float = 60.0, backend: str | None = None) -> Callable[[Check], Check]:
+    """Register an async function as a row of a requirement; the function itself stays as it is."""
+    if requirement not in RULES:
+        message = f"there is no requirement {requirement}"
+        raise ValueError(message)
+
+    def register(check: Check) -> Check:
+        name: str = check.__name__
+        _rows.append(Row(requirement, name, check, within, backend))
+        return check
+
+    return register
+
+
+def all_rows() -> tuple[Row, ...]:
+    """Return every row, in the order in which they are run."""
+    for module in MODULES:
+        importlib.import_module(f"{__name__}.{module}")
+    order = {f"{__name__}.{module}": position for position, module in enumerate(MODULES)}
+    return tuple(sorted(_rows, key=lambda one: order[one.check.__module__]))

@@ -1,0 +1,111 @@
+"""Rows about an owner that is killed."""
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from sandboxio_contract.interruption import on_trio
+from sandboxio_contract.rows import row
+from sandboxio_contract.rows.inside import left_over
+from sandboxio_contract.target import Target
+from sandboxio_contract.verdict import Finding, Inconclusive, proven, require
+
+MANY = 20
+FEW = 3
+AWAY = 10.0
+"""Seconds within which nothing may be left of a killed owner."""
+START = 90.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    process: "subprocess.Popen[str]"
+    ids: list[str]
+    child: int | None
+
+
+@row("TRD-06", within=180)
+async def a_killed_owner_leaks_nothing(target: Target) -> Finding:
+    """SIGKILL of the owner of many sandboxes: none is left after ten seconds."""
+    return await _killed(target, MANY, fork=False)
+
+
+@row("TRD-06", within=180)
+async def a_killed_owner_with_a_forked_child_leaks_nothing(target: Target) -> Finding:
+    """The same while a child that it forked lives on with all its descriptors."""
+    return await _killed(target, FEW, fork=True)
+
+
+async def _killed(target: Target, count: int, *, fork: bool) -> Finding:
+    mark = {"row": f"owner-{target.token}-{'fork' if fork else 'plain'}-{'trio' if on_trio() else 'asyncio'}"}
+    order = _order(target, count, mark, fork=fork)
+    with _owner(order) as owner:
+        held = {item.identity for item in await target.look(target.ground.objects, mark)}
+        missing = [one for one in owner.ids if one not in held]
+        require(not missing, f"the provider holds no labelled sandbox for {len(missing)} of {count}")
+        started = time.monotonic()
+        owner.process.send_signal(signal.SIGKILL)
+        left = await left_over(target, mark, within=AWAY)
+        took = time.monotonic() - started
+    require(not left, f"{len(left)} of {count} left {AWAY:g} s after SIGKILL: {', '.join(map(str, left[:5]))}")
+    return proven(f"{count} sandboxes{' and a forked child' if fork else ''}: all gone {took:.1f} s after SIGKILL")
+
+
+def _order(target: Target, count: int, mark: dict[str, str], *, fork: bool) -> dict[str, Any]:
+    return {
+        "dsn": target.dsn,
+        "count": count,
+        "metadata": {**mark, **target.mark},
+        "fork": fork,
+        "loop": "trio" if on_trio() else "asyncio",
+        "register": dict(target.register),
+        "path": list(target.path),
+    }
+
+
+@contextmanager
+def _owner(order: dict[str, Any]) -> Generator[_Owner]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sandboxio_contract.owner"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    child: int | None = None
+    try:
+        said = _first_line(process, json.dumps(order))
+        child = said["child"]
+        yield _Owner(process, said["ids"], child)
+    finally:
+        process.kill()
+        process.wait()
+        if child is not None:
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                stream.close()
+
+
+def _first_line(process: "subprocess.Popen[str]", order: str) -> dict[str, Any]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(order + "\n")
+    process.stdin.flush()
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(process.stdout, selectors.EVENT_READ)
+        if not waiting.select(START):
+            raise Inconclusive(f"the owner process made no sandboxes within {START:g} s")
+    line = process.stdout.readline()
+    if not line:
+        raise Inconclusive("the owner process ended before it had its sandboxes")
+    answer: dict[str, Any] = json.loads(line)
+    return answer

@@ -1,0 +1,134 @@
+"""Rows that interrupt an operation at every point where it waits."""
+
+import random
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+import anyio
+from sandboxio import Sandbox
+
+from sandboxio_contract.interruption import Outcome, Way, at, interrupt, on_trio, ways
+from sandboxio_contract.rows import row
+from sandboxio_contract.rows.inside import GRACE, SLACK, gone, left_over
+from sandboxio_contract.target import Target, first_line
+from sandboxio_contract.verdict import Finding, Part, summed
+
+AT_ONCE = 6
+"""Operations that run side by side, which keeps a sweep of some hundred creations short."""
+MOST_POINTS = 400
+DELAYS = 30
+
+
+@row("TRD-05", within=300)
+async def an_interrupted_creation_leaves_nothing(target: Target) -> Finding:
+    """`create()` is interrupted at every suspension in every way, and at random moments; nothing is left."""
+    parts = [await _sweep_creation(target, way) for way in ways()]
+    parts.append(await _random_moments(target))
+    return summed(parts)
+
+
+@row("TRD-02", within=120)
+async def an_interrupted_kill_kills(target: Target) -> Finding:
+    """`kill()` is interrupted at every suspension in every way; the sandbox is gone, the interruption is raised."""
+    return summed([await _sweep_kill(target, way) for way in ways()])
+
+
+async def _sweep_creation(target: Target, way: Way) -> Part:
+    mark = {"row": f"create-{way.replace(' ', '-')}-{'trio' if on_trio() else 'asyncio'}"}
+
+    async def create() -> Sandbox:
+        made: Sandbox = await target.create(metadata=mark)
+        return made
+
+    faults: list[str] = []
+
+    async def settle(point: int, outcome: "Outcome[Sandbox]") -> None:
+        if outcome.value is not None:
+            await outcome.value.kill()
+        _judge(faults, way, point, outcome)
+
+    points = await _every_point(way, create, settle)
+    left = await left_over(target, mark, within=GRACE + SLACK)
+    faults += [f"left behind: {item}" for item in left]
+    return _part(way, faults, f"{points} points, nothing left")
+
+
+async def _sweep_kill(target: Target, way: Way) -> Part:
+    faults: list[str] = []
+    point, fired = 0, True
+    while fired and point < MOST_POINTS and not faults:
+        point += 1
+        async with target.sandbox() as sb:
+            outcome = await interrupt(way, at(point), partial(_killed, sb))
+            fired = outcome.fired
+            if fired:
+                _judge(faults, way, point, outcome)
+            if not await gone(target, sb.id):
+                faults.append(f"at point {point} the sandbox lived on")
+    return _part(way, faults, f"{point - 1} points, killed each time")
+
+
+async def _killed(sb: Sandbox) -> bool:
+    await sb.kill()
+    return True
+
+
+async def _every_point(
+    way: Way,
+    work: Callable[[], Coroutine[Any, Any, Sandbox]],
+    settle: "Callable[[int, Outcome[Sandbox]], Coroutine[Any, Any, None]]",
+) -> int:
+    """Interrupt at each point until an operation ends before its point; return how many points there are."""
+    ended_before: list[int] = []
+
+    async def one(point: int) -> None:
+        outcome = await interrupt(way, at(point), work)
+        if not outcome.fired:
+            ended_before.append(point)
+        await settle(point, outcome)
+
+    start = 1
+    while not ended_before and start < MOST_POINTS:
+        async with anyio.create_task_group() as group:
+            for point in range(start, start + AT_ONCE):
+                group.start_soon(one, point)
+        start += AT_ONCE
+    return min(ended_before, default=start) - 1
+
+
+async def _random_moments(target: Target) -> Part:
+    mark = {"row": f"create-delayed-{'trio' if on_trio() else 'asyncio'}"}
+    pick = random.Random(target.token)
+    faults: list[str] = []
+
+    async def one(delay: float) -> None:
+        with anyio.move_on_after(delay):
+            try:
+                async with target.create(metadata=mark):
+                    await anyio.sleep(1)
+            except Exception as error:  # noqa: BLE001 - anything but the cancellation is a finding
+                faults.append(f"after {delay:.3f} s: {first_line(error)}")
+
+    delays = [pick.uniform(0.0, 0.6) for _ in range(DELAYS)]
+    for start in range(0, DELAYS, AT_ONCE):
+        async with anyio.create_task_group() as group:
+            for delay in delays[start : start + AT_ONCE]:
+                group.start_soon(one, delay)
+    faults += [f"left behind: {item}" for item in await left_over(target, mark, within=GRACE + SLACK)]
+    return _part("random moments", faults, f"{DELAYS} delays up to 0.6 s, nothing left")
+
+
+def _judge(faults: list[str], way: Way, point: int, outcome: "Outcome[Any]") -> None:
+    if outcome.error is not None:
+        faults.append(f"at point {point} it raised {first_line(outcome.error)} instead of the interruption")
+    elif outcome.fired and not outcome.interrupted and way != "scope":
+        # A scope's cancellation comes again at the next await; the others are delivered once and must not be lost.
+        faults.append(f"at point {point} the interruption was swallowed")
+
+
+def _part(way: str, faults: list[str], good: str) -> Part:
+    if faults:
+        more = f" and {len(faults) - 3} more" if len(faults) > 3 else ""
+        return Part(way, "violated", "; ".join(faults[:3]) + more)
+    return Part(way, "proven", good)

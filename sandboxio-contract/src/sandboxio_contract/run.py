@@ -1,0 +1,94 @@
+"""Run one row on one event loop and turn whatever happens into a result."""
+
+import time
+import traceback
+import warnings
+from dataclasses import asdict, dataclass
+from typing import Any, cast
+
+import anyio
+
+from sandboxio_contract.network.reason import NotProvable
+from sandboxio_contract.rows import Loop, Row
+from sandboxio_contract.target import Target
+from sandboxio_contract.verdict import Finding, Inconclusive, Part, Status, Violated
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one row found on one loop. ``seconds`` is how long it took."""
+
+    target: str
+    requirement: str
+    row: str
+    loop: Loop
+    status: Status
+    evidence: str
+    parts: tuple[Part, ...]
+    seconds: float
+
+    def as_data(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return asdict(self)
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any]) -> "Result":
+        """Return the result that `as_data` made plain."""
+        parts: list[dict[str, Any]] = data["parts"]
+        plain: dict[str, Any] = {**data, "parts": tuple(Part(**part) for part in parts)}
+        return cls(**plain)
+
+
+def run_row(row: Row, target: Target, loop: Loop) -> Result:
+    """Run one row to its verdict; nothing escapes but KeyboardInterrupt and the like."""
+    started = time.monotonic()
+    finding = _finding(row, target, loop)
+    return Result(
+        target.dsn,
+        row.requirement,
+        row.name,
+        loop,
+        finding.status,
+        finding.evidence,
+        finding.parts,
+        round(time.monotonic() - started, 3),
+    )
+
+
+def _finding(row: Row, target: Target, loop: Loop) -> Finding:
+    if row.backend not in (None, target.kind):
+        return Finding("not applicable", f"the rule speaks of {row.backend}")
+    # Rows judge warnings themselves; a runner that makes errors of them would change what the backend does.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return anyio.run(_bounded, row, target, backend=loop)
+        except Exception as error:  # noqa: BLE001 - whatever a backend raises is a finding
+            return _judged(error)
+
+
+async def _bounded(row: Row, target: Target) -> Finding:
+    with anyio.move_on_after(row.within):
+        return await row.check(target)
+    raise Violated(f"it did not end within {row.within:g} s")
+
+
+def _judged(error: Exception) -> Finding:
+    found = _leaves(error)
+    for one in found:
+        if isinstance(one, Violated):
+            return Finding("violated", str(one))
+    for one in found:
+        if isinstance(one, (Inconclusive, NotProvable)):
+            return Finding("not-provable", str(one))
+    first = found[0]
+    place = traceback.extract_tb(first.__traceback__)[-1:]
+    where = f" ({place[0].name}, line {place[0].lineno})" if place else ""
+    return Finding("violated", f"unexpected {type(first).__name__}{where}: {str(first).splitlines()[:1] or ''}")
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    return [leaf for one in group.exceptions for leaf in _leaves(one)]
