@@ -1,0 +1,72 @@
+"""What happens at each moment of a wire call: before it is sent, after it is committed, before it is answered."""
+
+from collections.abc import Awaitable, Callable
+from typing import Literal, TypeVar
+
+import anyio
+import anyio.lowlevel
+
+T = TypeVar("T")
+
+Point = Literal["before", "committed", "answer"]
+POINTS: tuple[Point, ...] = ("before", "committed", "answer")
+Behaviour = Callable[[], Awaitable[None]]
+
+
+class Gates:
+    """The wire: records each call and lets a test stand at each of its moments."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self._behaviours: dict[tuple[str, Point], Behaviour] = {}
+
+    def at(self, call: str, point: Point, behaviour: Behaviour) -> None:
+        self._behaviours[call, point] = behaviour
+
+    def clear(self) -> None:
+        self._behaviours.clear()
+
+    async def wire(self, call: str, commit: Callable[[], T]) -> T:
+        self.calls.append(call)
+        await self._reach(call, "before")
+        result = commit()
+        await self._reach(call, "committed")
+        await self._reach(call, "answer")
+        return result
+
+    async def _reach(self, call: str, point: Point) -> None:
+        behaviour = self._behaviours.get((call, point))
+        if behaviour is None:
+            await anyio.lowlevel.checkpoint()
+        else:
+            await behaviour()
+
+
+class Hold:
+    """A behaviour that waits until the test lets it go; made inside the loop that it is for."""
+
+    def __init__(self) -> None:
+        self.reached = anyio.Event()
+        self.release = anyio.Event()
+
+    async def __call__(self) -> None:
+        self.reached.set()
+        await self.release.wait()
+
+
+def raising(*errors: BaseException, then: BaseException | None = None) -> Behaviour:
+    """Raise each error once, in order, then ``then`` for ever, or nothing."""
+    left = list(errors)
+
+    async def behaviour() -> None:
+        await anyio.lowlevel.checkpoint()
+        if left:
+            raise left.pop(0)
+        if then is not None:
+            raise then
+
+    return behaviour
+
+
+async def stalling() -> None:
+    await anyio.sleep_forever()
