@@ -2,6 +2,7 @@
 
 import json
 import time
+from contextlib import aclosing
 
 import anyio
 import requests
@@ -80,8 +81,9 @@ class Ending:
             return None
         with anyio.move_on_after(PATIENCE):
             try:
-                async for line in self._waiting.lines():
-                    return int(json.loads(line)["StatusCode"])
+                async with aclosing(self._waiting.lines()) as lines:
+                    async for line in lines:
+                        return int(json.loads(line)["StatusCode"])
             except (*CONNECTION_LOST, OSError, ValueError, KeyError):
                 return None
         return None

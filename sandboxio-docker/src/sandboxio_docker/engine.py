@@ -2,6 +2,7 @@
 
 import contextvars
 import os
+import socket
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -135,6 +136,7 @@ def connect(endpoint: Endpoint) -> _Client:
 
     :raises CapabilityNotSupported: the engine is older than `OLDEST_API`.
     """
+    _knock(endpoint)
     size = sum(LANES.values())
     tls: TLSConfig | bool = False
     if endpoint.is_tls:
@@ -145,10 +147,19 @@ def connect(endpoint: Endpoint) -> _Client:
         # Over TCP the SDK keeps ten connections whatever max_pool_size says (docker-py #1636).
         client.mount("https://" if endpoint.is_tls else "http://", HTTPAdapter(pool_maxsize=size))
     if tuple(int(part) for part in client.api_version.split(".")) < OLDEST_API:
+        client.close()
         raise CapabilityNotSupported(
             f"the Docker engine speaks API {client.api_version} only", hint="update it to Docker 20.10 or newer"
         )
     return client
+
+
+def _knock(endpoint: Endpoint) -> None:
+    # The SDK leaves a socket open that could not connect, and wraps its error four times.
+    if endpoint.socket_path is not None:
+        with socket.socket(socket.AF_UNIX) as knock:
+            knock.settimeout(_within.get())
+            knock.connect(endpoint.socket_path)
 
 
 @cache

@@ -7,7 +7,13 @@ from itertools import chain, repeat
 from typing import Any
 
 import anyio
-from sandboxio.errors import CapabilityNotSupported, ConfigurationError, ResourceLimitExceeded, SandboxGone
+from sandboxio.errors import (
+    CapabilityNotSupported,
+    ConfigurationError,
+    ExecutionError,
+    ResourceLimitExceeded,
+    SandboxGone,
+)
 from sandboxio.port import CODE_PATH, Chunk, Command, Exit, Killed, ProcessDriver
 
 from sandboxio_docker.attach import STDERR, Frames, start_exec
@@ -18,6 +24,9 @@ from sandboxio_docker.errors import CONNECTION_LOST, is_gone
 from sandboxio_docker.sdk import Sdk
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
+NO_PROCESS = ("resource temporarily unavailable", "read init-p", "errno=11")
+"""How runc says that its own process was refused by the ceiling (measured with runc 1.1)."""
+UNUSABLE = ("permission denied", "exec format error", "is a directory", "not a directory")
 LOOK_EVERY = 0.25
 """Seconds between looks at a command whose output is read; as much silence after its end is the end of its output."""
 DRAIN = 1.0
@@ -165,9 +174,11 @@ class ExecDriver:
             )
         if "unable to find user" in text or "unable to find group" in text:
             raise ConfigurationError(f"the image has no user {command.user!r}: {text}", hint="pass a user that exists")
-        if "resource temporarily unavailable" in text:
-            raise ResourceLimitExceeded("no process may be started any more", limit="pids", value=None)
+        if any(sign in text for sign in NO_PROCESS):
+            raise ResourceLimitExceeded(f"no process may be started any more: {text}", limit="pids", value=None)
         missing = "executable file not found" in text or "no such file or directory" in text
+        if not missing and not any(sign in text for sign in UNUSABLE):
+            raise ExecutionError(f"the engine could not start {command.argv[0]}: {text}")
         code = NOT_FOUND if missing else NOT_EXECUTABLE
         self._exit = Exit(code, started=False)
         what = "not found" if missing else "can't be executed"

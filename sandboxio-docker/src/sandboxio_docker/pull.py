@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import aclosing
 from typing import Any
 
 from docker import auth
@@ -32,8 +33,9 @@ async def ensure_image(engine: Engine, template: str, progress: Progress) -> Non
         raise failed(template, error.message) from error
     try:
         seen: dict[str, str] = {}
-        async for line in answer.lines():
-            _report(template, json.loads(line), seen, progress)
+        async with aclosing(answer.lines()) as lines:
+            async for line in lines:
+                _report(template, json.loads(line), seen, progress)
     finally:
         # Closing the connection is what ends a pull that nobody waits for.
         await answer.aclose()

@@ -7,7 +7,7 @@ without chunks and closes; upgrades are HTTP/1.1 (moby's hijack).
 import json
 import socket
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from http import HTTPStatus
 from urllib.parse import quote, urlencode
 
@@ -61,7 +61,7 @@ class Answer:
         """Close the connection at once."""
         await anyio.aclose_forcefully(self._stream)
 
-    async def lines(self) -> AsyncIterator[bytes]:
+    async def lines(self) -> AsyncGenerator[bytes, None]:
         """Iterate over the lines of the body."""
         held = b""
         while data := await self.receive():

@@ -41,7 +41,7 @@ def test_a_container_from_a_committed_sandbox_is_not_ours() -> None:
     assert not labels.is_ours({}, "sbx-1")
 
 
-@pytest.mark.parametrize("text, expected", [("12.5", 12.5), ("soon", None)])
+@pytest.mark.parametrize(("text", "expected"), [("12.5", 12.5), ("soon", None)])
 def test_an_unreadable_expiry_is_no_expiry(text: str, expected: float | None) -> None:
     assert labels.expiry_of({labels.EXPIRES: text}) == expected
     assert labels.expiry_of({}) is None

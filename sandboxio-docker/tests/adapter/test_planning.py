@@ -72,7 +72,7 @@ def test_any_spec_gives_a_complete_plan_or_a_mapped_error(
     )
     try:
         plan = make_plan(spec, known)
-        check_plan(plan)
+        check_plan(plan, spec)
     except SandboxError as error:
         assert error.hint
         return
@@ -132,7 +132,7 @@ def test_the_defaults_are_modest_and_concrete() -> None:
 
 
 @pytest.mark.parametrize(
-    "resources, named",
+    ("resources", "named"),
     [
         (Resources(cpu=4.5), "4"),
         (Resources(memory_mb=9000), "8192"),
@@ -153,7 +153,7 @@ def test_a_cpu_that_the_engine_would_round_is_refused_with_the_value_to_pass() -
 
 
 @pytest.mark.parametrize(
-    "network, why",
+    ("network", "why"),
     [
         (NetworkPolicy(egress="learn"), "not_yet"),
         (NetworkPolicy(allow=("pypi.org",)), "provider"),
@@ -215,7 +215,7 @@ def test_egress_allow_names_what_stays_reachable() -> None:
     assert plan.parameters["container"]["NetworkDisabled"] is False  # type: ignore[index]
 
 
-@pytest.mark.parametrize("user, disabled", [("", True), ("0", True), ("agent", False)])
+@pytest.mark.parametrize(("user", "disabled"), [("", True), ("0", True), ("agent", False)])
 def test_the_network_is_disabled_where_the_agent_can_write_the_hosts_file(user: str, disabled: bool) -> None:
     image = {"id": "sha256:1", "workdir": "", "user": user, "volumes": ()}
     plan = make_plan(spec_of(), probed(image=image))
@@ -234,7 +234,7 @@ def test_the_storage_drivers_quota_is_preferred() -> None:
     assert disk.residuals
 
 
-@pytest.mark.parametrize("workdir, cwd", [("", "/work"), ("/", "/work"), ("/app", "/app")])
+@pytest.mark.parametrize(("workdir", "cwd"), [("", "/work"), ("/", "/work"), ("/app", "/app")])
 def test_the_working_directory_is_the_images_own_unless_that_is_the_root(workdir: str, cwd: str) -> None:
     image = {"id": "sha256:1", "workdir": workdir, "user": "", "volumes": ()}
     assert make_plan(spec_of(), probed(image=image)).cwd == cwd
