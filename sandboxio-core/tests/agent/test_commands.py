@@ -98,7 +98,7 @@ async def test_a_command_can_run_as_another_user(agent: Local, user: str) -> Non
 async def test_the_working_directory_is_entered_as_the_user(agent: Local, tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
-    with pytest.raises(ConfigurationError, match="closed.*Permission denied"):
+    with pytest.raises(ConfigurationError, match=r"closed.*Permission denied"):
         await agent.run("true", cwd=str(closed), user="nobody")
 
 
@@ -106,7 +106,9 @@ async def test_the_working_directory_is_entered_as_the_user(agent: Local, tmp_pa
     "argv,env",
     [((), {}), (("",), {}), (("a\0b",), {}), (("a",), {"A": "\0"}), (("a",), {"A=B": ""}), (("a",), {"": ""})],
 )
-async def test_what_no_process_can_be_given_is_refused(agent: Local, argv: tuple[str, ...], env: dict[str, str]) -> None:
+async def test_what_no_process_can_be_given_is_refused(
+    agent: Local, argv: tuple[str, ...], env: dict[str, str]
+) -> None:
     with pytest.raises(ConfigurationError):
         await agent.run(*argv, env=env)
 

@@ -5,7 +5,7 @@ import math
 import os
 import posixpath
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from struct import Struct, pack, unpack
 
 from sandboxio.agent.connection import AgentConnection
@@ -172,7 +172,7 @@ def decode_entries(data: bytes, folder: str | None) -> list[FileInfo]:
 
 
 async def send_all(transfer: Transfer, chunks: AsyncIterator[bytes]) -> None:
-    """Send a file's new content and wait until it has replaced the old."""
+    """Send a file's new content and wait until it has replaced the old; a generator is closed in any case."""
     try:
         async for chunk in chunks:
             await transfer.send(chunk)
@@ -180,3 +180,5 @@ async def send_all(transfer: Transfer, chunks: AsyncIterator[bytes]) -> None:
         await transfer.result()
     finally:
         transfer.abandon()
+        if isinstance(chunks, AsyncGenerator):
+            await chunks.aclose()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posix as os
 import time
 
 from .pipes import Sink, Source
@@ -174,17 +173,16 @@ class Command:
         self.supervised = False
         self.ctl.close()
         if not self.started:
+            self.agent.kill_unknown()
             self.fail(LOST, 0)
         elif not self.exited:
-            try:
-                pid, status = os.waitpid(self.leader, os.WNOHANG)
-            except ChildProcessError:
-                self.has_exited(signal.SIGKILL, UNKNOWN)
+            if self.leader in self.agent.ended:
+                self.has_exited(self.agent.ended[self.leader])
+            elif self.leader in self.agent.strays():
+                self.agent.leaders[self.leader] = self
             else:
-                if pid:
-                    self.has_exited(status)
-                else:
-                    self.agent.leaders[self.leader] = self
+                self.has_exited(signal.SIGKILL, UNKNOWN)
+        self.agent.known |= self.agent.strays()
         if self.killing:
             self.kill_from_outside()
         self.forget_if_over()

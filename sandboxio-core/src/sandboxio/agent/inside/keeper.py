@@ -10,7 +10,7 @@ import time
 from .command import Command
 from .link import Link
 from .supervisor import EXITED, FAILED, KILLED, STARTED, Supervisor
-from .trees import KILL_TIME, children, freeze, kill, sweep
+from .trees import KILL_TIME, children, freeze, kill, send_signal, sweep
 from .wire import REPORT, STATUS_CRASH, STATUS_OWNER_GONE, close, drain, leave, pipe_that_wakes, slurp
 
 TYPE_CHECKING = False
@@ -52,6 +52,8 @@ class Keeper(Link):
         self.pool: list[Command] = []
         self.leaders: dict[int, Command] = {}  # of commands whose supervisor is gone
         self.last_forgotten = 0.0
+        self.ended: dict[int, int] = {}  # the wait statuses of what was taken in last
+        self.known: set[int] = set()  # strays of commands that were said to have started
         self.sources: dict[int, Source] = {}
         self.counters = [open_counter(name, paths) for name, paths in COUNTERS]
         self.pipes = select.epoll()
@@ -154,18 +156,20 @@ class Keeper(Link):
 
     def reap(self) -> None:
         """Take in what ended."""
-        gone: list[tuple[int, int]] = []
+        gone: dict[int, int] = {}
         try:
             while True:
                 pid, status = os.waitpid(-1, os.WNOHANG)
                 if pid == 0:
                     break
-                gone.append((pid, status))
+                gone[pid] = status
         except ChildProcessError:
             pass
         if gone:
             self.on_report()  # what a supervisor said comes before its end
-        for pid, status in gone:
+            self.ended = gone
+        for pid, status in gone.items():
+            self.known.discard(pid)
             leader = self.leaders.pop(pid, None)
             command = self.supervised.pop(pid, None)
             if leader:
@@ -187,6 +191,13 @@ class Keeper(Link):
         root = self.pid if self.native or self.pid == 1 else 1
         known = {self.pid, *self.supervised, *self.leaders}
         return {pid for pid in children(root) if pid not in known}
+
+    def kill_unknown(self) -> None:
+        """End what a supervisor left behind that was killed before it could say what it had started."""
+        until = time.monotonic() + KILL_TIME
+        for pid in self.strays() - self.known:
+            send_signal(pid, signal.SIGSTOP)
+            kill([*freeze(pid, until)[0], pid])
 
     def kill_strays(self, command: Command) -> bool:
         """Without a subreaper: end what fell to the first process, if it can only be this command's; else false."""

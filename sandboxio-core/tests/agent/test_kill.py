@@ -1,0 +1,240 @@
+"""Ending one command's tree, all of it and nothing else."""
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+from sandboxio.errors import ExecutionError
+from sandboxio.port import Exit
+
+from .harness import (
+    AS_FIRST_PROCESS,
+    PATIENCE,
+    Local,
+    can_be_first_process,
+    end,
+    eventually,
+    finished,
+    is_alive,
+    local_agent,
+    read_line,
+)
+
+pytestmark = pytest.mark.anyio
+first_process = pytest.mark.skipif(not can_be_first_process(), reason="no process namespace can be made here")
+
+# Everything that was seen to survive some way of killing: a child with its own group, its own session, a double-forked
+# daemon, one with an empty environment and closed descriptors, one that ignores signals, and one that is somebody else
+# every two milliseconds.
+TREE = r"""
+import os, signal, sys, time
+folder = sys.argv[1]
+
+def note(name):
+    with open(os.path.join(folder, name), "w") as file:
+        file.write(str(os.getpid()))
+
+def fork(name, *steps):
+    if os.fork() == 0:
+        for step in steps:
+            step()
+        note(name)
+        time.sleep(600)
+        os._exit(0)
+
+def daemon():
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+
+def bare():
+    daemon()
+    os.closerange(0, 64)
+    os.execve(sys.executable, [sys.executable, "-c",
+        "import os,time; open(%r,'w').write(str(os.getpid())); time.sleep(600)" % os.path.join(folder, "bare")], {})
+
+def elusive():
+    while True:
+        if os.fork():
+            os._exit(0)
+        note("elusive")
+        time.sleep(0.002)
+
+def deaf():
+    for number in range(1, 65):
+        try:
+            signal.signal(number, signal.SIG_IGN)
+        except (OSError, ValueError):
+            pass
+
+deaf()
+fork("plain")
+fork("group", os.setpgrp)
+fork("session", os.setsid)
+fork("daemon", daemon)
+fork("bare", bare)
+fork("elusive", elusive)
+names = ["plain", "group", "session", "daemon", "bare", "elusive"]
+while not all(os.path.exists(os.path.join(folder, name)) for name in names):
+    time.sleep(0.01)
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+async def test_no_kind_of_child_survives_and_a_bystander_goes_on(agent: Local, tmp_path: Path) -> None:
+    bystander = await agent.start("sh", "-c", "while read line; do echo $line; done", stdin=True)
+    driver = await agent.start(sys.executable, "-c", TREE, str(tmp_path))
+    assert await read_line(driver) == "ready"
+    with anyio.fail_after(PATIENCE):
+        assert await driver.kill() == "tree"
+        assert (await finished(driver)).exit == Exit(137, 9)
+    assert survivors(tmp_path) == []
+    await bystander.send(b"still here\n")
+    assert await read_line(bystander) == "still here"
+    await anyio.sleep(0.05)  # the elusive one would have been somebody else many times by now
+    assert survivors(tmp_path) == []
+    await bystander.close_stdin()
+    assert (await finished(bystander)).exit == Exit(0)
+
+
+def running(words: str, before: set[str]) -> list[int]:
+    """Return processes that were not there before and were started with these words."""
+    found: list[int] = []
+    for name in set(os.listdir("/proc")) - before:
+        if name.isdigit() and is_alive(int(name)):
+            with contextlib.suppress(OSError):
+                if words.encode() in Path("/proc", name, "cmdline").read_bytes():
+                    found.append(int(name))
+    return found
+
+
+def survivors(folder: Path) -> list[int]:
+    """Return which of the tree's processes run, found by what they were started with."""
+    return running(str(folder), set())
+
+
+async def test_killing_a_command_that_ended_ends_what_it_left_behind(agent: Local) -> None:
+    driver = await agent.start("sh", "-c", "setsid sleep 600 & echo $!")
+    left = int((await finished(driver)).stdout)
+    await eventually(lambda: is_alive(left))
+    assert await driver.kill() == "tree"
+    assert not is_alive(left)
+
+
+async def test_killing_again_or_after_the_end_is_harmless(agent: Local) -> None:
+    driver = await agent.start("sleep", "600")
+    assert [await driver.kill(), await driver.kill()] == ["tree", "tree"]
+    assert await driver.wait() == Exit(137, 9)
+    other = await agent.start("true")
+    assert (await finished(other)).exit == Exit(0)
+    assert [await other.kill(), await other.kill()] == ["tree", "tree"]
+
+
+async def test_concurrent_kills_all_return(agent: Local) -> None:
+    driver = await agent.start("sleep", "600")
+    answers: list[str] = []
+
+    async def kill() -> None:
+        answers.append(await driver.kill())
+
+    with anyio.fail_after(PATIENCE):
+        async with anyio.create_task_group() as group:
+            for _ in range(5):
+                group.start_soon(kill)
+    assert answers == ["tree"] * 5
+
+
+async def test_a_killed_command_with_a_sleeping_consumer_ends_its_streams(agent: Local) -> None:
+    driver = await agent.start("cat", "/dev/zero")
+    await driver.receive()
+    with anyio.fail_after(PATIENCE):
+        assert await driver.kill() == "tree"
+        assert (await finished(driver)).exit == Exit(137, 9)
+
+
+async def test_a_cancelled_kill_still_kills(agent: Local) -> None:
+    driver = await agent.start("sh", "-c", "echo $$; sleep 600")
+    pid = int(await read_line(driver))
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await driver.kill()
+    await agent.run("true")  # somebody has to wait for the frame to be sent
+    await eventually(lambda: not is_alive(pid))
+    assert await driver.kill() == "tree"
+
+
+@pytest.mark.parametrize("attack", ["kill -9 $PPID", "kill -STOP $PPID; sleep 600"])
+async def test_attacks_on_the_supervisor_do_not_stop_the_end(agent: Local, attack: str, tmp_path: Path) -> None:
+    driver = await agent.start("sh", "-c", f"sleep 601 & echo $!; read line; {attack}", stdin=True)
+    child = int(await read_line(driver))
+    await driver.send(b"\n")
+    with anyio.fail_after(PATIENCE):
+        answer = await driver.kill()
+        result = await finished(driver)
+    assert answer in ("tree", "sandbox")
+    if answer == "tree":
+        assert not is_alive(child)
+    end(child)
+    assert result.exit.code in (0, 137)
+    assert (await agent.run("echo", "on")).stdout == b"on\n"
+
+
+async def test_a_command_whose_supervisor_was_killed_still_reports_its_end(agent: Local) -> None:
+    driver = await agent.start("sh", "-c", "read line; kill -9 $PPID; echo alone; exit 5", stdin=True)
+    await driver.send(b"\n")
+    with anyio.fail_after(PATIENCE):
+        result = await finished(driver)
+    assert result.stdout == b"alone\n"
+    assert result.exit.code == 5
+
+
+@pytest.mark.parametrize("attempt", range(5))
+async def test_a_command_that_kills_its_supervisor_at_once_ends_with_it_or_goes_on(agent: Local, attempt: int) -> None:
+    before = set(os.listdir("/proc"))
+    try:
+        result = await agent.run("sh", "-c", "kill -9 $PPID; setsid sleep 602 & echo alone; exit 5")
+    except ExecutionError:
+        await eventually(lambda: not running("sleep\x00602", before))
+    else:
+        assert (result.stdout, result.exit.code) == (b"alone\n", 5)
+        end(*running("sleep\x00602", before))
+
+
+async def test_signals_to_the_agent_are_ignored(agent: Local) -> None:
+    pid = agent.session.report.pid
+    numbers = [number for number in range(1, 65) if number not in (9, 19, 32, 33)]
+    for number in numbers:
+        os.kill(pid, number)
+    assert (await agent.run("echo", "on")).stdout == b"on\n"
+
+
+@first_process
+async def test_without_a_subreaper_an_escaped_process_makes_the_kill_say_sandbox() -> None:
+    async with local_agent(prefix=AS_FIRST_PROCESS, program=without_ctypes()) as agent:
+        assert not agent.session.report.subreaper
+        assert agent.session.info()["kill"] == "sandbox"
+        plain = await agent.start("sh", "-c", "sleep 600 & sleep 600")
+        assert await plain.kill() == "tree"
+        alone = await agent.start("sh", "-c", "(setsid sleep 601 & echo $!); sleep 600")
+        await read_line(alone)
+        assert await alone.kill() == "tree"
+        assert (await agent.run("sh", "-c", "cat /proc/[0-9]*/cmdline")).stdout.count(b"sleep") == 0
+        other = await agent.start("sleep", "600")
+        driver = await agent.start("sh", "-c", "(setsid sleep 600 & echo $!); sleep 600")
+        await read_line(driver)
+        assert await driver.kill() == "sandbox"
+        assert (await agent.run("echo", "on")).stdout == b"on\n"
+        await other.kill()
+
+
+def without_ctypes() -> str:
+    """Return the bootstrap, run as by a Python that was built without ctypes."""
+    from sandboxio.agent.bootstrap import agent_argv
+
+    return "import sys; sys.modules['_ctypes'] = None\n" + agent_argv()[-1]
