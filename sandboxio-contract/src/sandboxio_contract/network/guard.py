@@ -24,6 +24,8 @@ UPLINK = "uplink"
 STRAY = "stray"
 # The first label of the question, after UDP's and DNS's headers and the label's length.
 _OURS = f"udp dport 53 @th,168,{len(MAGIC) * 8} 0x{MAGIC.encode().hex()}"
+# Over TCP it follows the message's length and DNS's header; only kernels that know `@ih` can look there.
+_OURS_TCP = f"tcp dport 53 @ih,120,{len(MAGIC) * 8} 0x{MAGIC.encode().hex()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +166,7 @@ def _netdev(plan: GuardPlan) -> str:
     ip daddr @canary4 counter name {UPLINK} drop comment "uplink-address4"
     ip6 daddr @canary6 counter name {UPLINK} drop comment "uplink-address6"
     {_OURS} counter name {UPLINK} drop comment "uplink-name"
+    {_OURS_TCP} counter name {UPLINK} drop comment "uplink-name-tcp"
     ip6 daddr ff02::1 udp dport {plan.port} counter name {UPLINK} drop comment "uplink-multicast"
 }}
 """

@@ -178,8 +178,11 @@ def configuration(world: str) -> dict[str, object]:
 @contextlib.contextmanager
 def _locked(wait: float) -> Generator[int]:
     """Hold the machine's lock; a supervisor that inherits it holds it until its tear-down is done."""
-    DIRECTORY.mkdir(mode=0o755, exist_ok=True)
-    lock = os.open(DIRECTORY / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        DIRECTORY.mkdir(mode=0o755, exist_ok=True)
+        lock = os.open(DIRECTORY / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise NotProvable("privilege", f"the suite can't keep its lock in {DIRECTORY}: {error.strerror}") from error
     end = time.monotonic() + wait
     try:
         while True:
