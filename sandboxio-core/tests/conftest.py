@@ -1,7 +1,5 @@
 """What core's tests share."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from .stub import StubBackend, registered
@@ -26,7 +24,6 @@ def short_grace(monkeypatch: pytest.MonkeyPatch) -> float:
 
 
 @pytest.fixture(autouse=True)
-def no_variables_of_ours(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def no_variables_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SANDBOXIO_BACKEND", "SBX_TEARDOWN_GRACE", "STUB_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-    yield

@@ -47,7 +47,7 @@ class Counted:
                 self._act()
             try:
                 value = yield yielded
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - whatever is thrown is forwarded
                 step = _throwing(inner, error)
             else:
                 step = _sending(inner, value)
@@ -82,7 +82,7 @@ def interrupt(way: str, body: Body, at: int) -> Outcome:
         warnings.simplefilter("always")
         try:
             _RUNNERS[way](body, at, outcome)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - it is judged by the test
             outcome.error = error
     outcome.warned = [one for one in caught if not issubclass(one.category, DeprecationWarning)]
     return outcome

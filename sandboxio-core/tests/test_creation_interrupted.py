@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import anyio
 import pytest
 import sandboxio
 from sandboxio.port import Facts, TransportUnfit

@@ -10,7 +10,7 @@ from sandboxio.calls import PortCalls
 from sandboxio.destruction import Doomed, warn_orphan
 from sandboxio.errors import CreationError, SandboxError
 from sandboxio.planning import Plan
-from sandboxio.teardown import OwnTask, teardown_grace
+from sandboxio.teardown import SETTLE, OwnTask, teardown_grace
 
 POLL = 0.1
 """Seconds between two looks at a provision that nobody waits for any more."""
@@ -55,6 +55,7 @@ class _Reclaim:
             await Doomed(self._calls, made, self._plan.spec.metadata).until_gone()
         if not self._task.done:
             self._give_up()
+            await self._task.outlast(SETTLE)
 
     async def _made(self) -> str | None:
         """Wait for the provision's end; late in the grace ask by name, since its answer may never come."""

@@ -23,6 +23,8 @@ Work = Callable[[], Coroutine[Any, Any, T]]
 
 DEFAULT_GRACE = 5.0
 MAX_GRACE = 300.0
+SETTLE = 0.25
+"""Seconds beyond the grace for work that was given up to clean up after itself."""
 
 
 def check_grace() -> None:
@@ -126,8 +128,13 @@ class OwnTask(Generic[T]):
         """
         interrupted = await self.outlast(grace)
         try:
-            if not self.done and self.cancel():
-                on_expiry()
+            if not self.done:
+                first = self.cancel()
+                # The end of the loop cancels a second time, which would cut its cleaning up short.
+                meanwhile = await self.outlast(SETTLE)
+                interrupted = interrupted or meanwhile
+                if first:
+                    on_expiry()
         finally:
             # Also where a warning that was turned into an error comes in between: cancellation stays cancellation.
             if interrupted is not None:

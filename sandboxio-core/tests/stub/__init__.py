@@ -1,15 +1,18 @@
 """An in-memory backend of the port, with a gate at every wire call."""
 
 from .backend import StubBackend, StubConfig, StubSandbox, default_items
-from .gates import Gates, Hold, raising, stalling
+from .gates import POINTS, Behaviour, Gates, Hold, Point, raising, stalling, stalling_once
 from .local import LocalSession
-from .registration import registered
+from .registration import register_plugin, registered
 from .session import Program, StubDriver, StubSession
 
 __all__ = [
+    "POINTS",
+    "Behaviour",
     "Gates",
     "Hold",
     "LocalSession",
+    "Point",
     "Program",
     "StubBackend",
     "StubConfig",
@@ -18,6 +21,8 @@ __all__ = [
     "StubSession",
     "default_items",
     "raising",
+    "register_plugin",
     "registered",
     "stalling",
+    "stalling_once",
 ]

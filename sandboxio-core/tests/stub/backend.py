@@ -9,6 +9,7 @@ from sandboxio.capabilities import Capability
 from sandboxio.errors import SandboxError
 from sandboxio.isolation import IsolationTier
 from sandboxio.planning import ITEMS, Absent, Enforcement, Plan, Receipt
+from sandboxio.policy import Strength
 from sandboxio.port import PORT, BackendInfo, Command, Exit, Facts, Observation, Progress, Session
 from sandboxio.spec import SandboxSpec
 from sandboxio.target import BackendConfig
@@ -182,7 +183,7 @@ def default_items(spec: SandboxSpec, tier: IsolationTier) -> tuple[Receipt, ...]
 def _receipt(policy: str, value: object) -> Receipt:
     if value is None:
         return Absent(policy, "not asked for")
-    strength = "interface" if policy.startswith("network.") else None
+    strength: Strength | None = "interface" if policy.startswith("network.") else None
     return Enforcement(policy, value, "a stub", "provider", "attested", strength)
 
 

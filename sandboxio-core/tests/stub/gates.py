@@ -70,3 +70,17 @@ def raising(*errors: BaseException, then: BaseException | None = None) -> Behavi
 
 async def stalling() -> None:
     await anyio.sleep_forever()
+
+
+def stalling_once() -> Behaviour:
+    """Stall the first time, then let everything through."""
+    stalled = False
+
+    async def behaviour() -> None:
+        nonlocal stalled
+        if not stalled:
+            stalled = True
+            await anyio.sleep_forever()
+        await anyio.lowlevel.checkpoint()
+
+    return behaviour

@@ -29,9 +29,7 @@ class StubPlugin:
         return self._backend
 
 
-def registered(
-    *, tier: IsolationTier = IsolationTier.CONTAINER, caps: bool = True, port: int = PORT
-) -> StubBackend:
+def registered(*, tier: IsolationTier = IsolationTier.CONTAINER, caps: bool = True, port: int = PORT) -> StubBackend:
     """Return a fresh stub that the target ``f"{stub.info.name}://"`` names."""
     name = f"stub{next(_numbers)}"
     backend = StubBackend(name, tier=tier, caps=caps, port=port)

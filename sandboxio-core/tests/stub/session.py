@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import anyio
-import anyio.lowlevel
 from sandboxio.port import Chunk, Command, Exit, Killed, ProcessDriver
 
 from .gates import Gates
