@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from sandboxio_docker.reaper import engine_http
-from sandboxio_docker.reaper.engine_http import Engine, EngineAway, EngineSlow, Where, quote
+from sandboxio_docker.reaper.engine_http import Engine, EngineAway, EngineSlow, EngineVanished, Where, quote
 
 
 class Server:
@@ -142,11 +142,14 @@ def test_an_endless_answer_is_cut(server: Server, monkeypatch: pytest.MonkeyPatc
         server.engine.request("GET", "/x", 5)
 
 
-def test_no_engine_there() -> None:
-    with pytest.raises(EngineAway, match="no connection"):
-        Engine(Where(path="/nonexistent/engine.sock")).request("GET", "/x", 1)
-    with pytest.raises(EngineAway, match="no connection"):
-        Engine(Where(path="/x" * 100)).request("GET", "/x", 1)
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [("/nonexistent/engine.sock", EngineVanished), ("/x" * 100, EngineVanished), ("/tmp/no-engine.sock", EngineAway)],
+)
+def test_no_engine_there(path: str, kind: type[EngineAway]) -> None:
+    with pytest.raises(EngineAway, match="no connection") as caught:
+        Engine(Where(path=path)).request("GET", "/x", 1)
+    assert caught.type is kind
 
 
 def test_a_query_is_quoted() -> None:

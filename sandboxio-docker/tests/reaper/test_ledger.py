@@ -171,6 +171,26 @@ def test_no_engine_for_a_day_is_given_up() -> None:
     assert ledger.finished
 
 
+def test_an_engine_whose_place_is_gone_is_given_up_after_ten_minutes() -> None:
+    ledger = ledger_of(claim("a"), claim("b"), replace(claim("c"), detached=True, deadline=5000.0))
+    ledger.owner_ended()
+    attempts = run(ledger, [Outcome.VANISHED], 4999.0)
+    assert attempts[:4] == [0.0, 0.0, 0.1, 0.3]
+    assert attempts[-1] == pytest.approx(600.0, abs=5.1)
+    again = run(ledger, [Outcome.VANISHED], FAR, start=5000.0)  # what is doomed later gets its ten minutes too
+    assert again[0] == 5000.0
+    assert again[-1] == pytest.approx(5600.0, abs=5.1)
+    assert ledger.finished
+
+
+def test_an_engine_whose_place_comes_back_is_not_given_up() -> None:
+    ledger = ledger_of(claim())
+    ledger.owner_ended()
+    attempts = run(ledger, [Outcome.VANISHED] * 100 + [Outcome.AWAY] + [Outcome.VANISHED] * 100 + [Outcome.GONE], FAR)
+    assert len(attempts) == 202
+    assert ledger.finished
+
+
 def test_a_late_message_does_not_save_what_is_doomed() -> None:
     ledger = ledger_of(claim(deadline=10.0, container=None))
     entry = only(ledger.due(10.0))

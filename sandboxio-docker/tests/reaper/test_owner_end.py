@@ -118,7 +118,6 @@ def test_what_is_forgotten_is_not_touched(owner: Owner, engine: FakeEngine) -> N
 
 def test_a_create_request_that_commits_after_its_owner_has_ended(owner: Owner, engine: FakeEngine) -> None:
     owner.call("expect", "sbx-1", time.time() + DAY)
-    _ = owner.reaper
     owner.kill()
     engine.wait(lambda: engine.asked("GET", "/containers/sbx-1/") >= 3)
     engine.create("sbx-1")

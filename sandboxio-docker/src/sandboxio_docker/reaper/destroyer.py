@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from enum import Enum
 
-from .engine_http import Answer, Engine, EngineAway, EngineSlow, quote
+from .engine_http import Answer, Engine, EngineAway, EngineSlow, EngineVanished, quote
 from .messages import CREATE_ID_LABEL, MANAGED_LABEL, Claim, json_array, json_object
 
 READ_S = 10.0
@@ -22,6 +22,7 @@ class Outcome(Enum):
     PENDING = "pending"  # under way: look again soon
     REFUSED = "refused"  # the engine answered with an error
     AWAY = "away"  # the engine didn't answer
+    VANISHED = "vanished"  # nor is there a place where it could answer again
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,8 @@ def attempt(engine: Engine, claim: Claim) -> Result:
                 return Result(Outcome.PENDING, container)
         if not _remove_networks(engine, claim):
             return Result(Outcome.PENDING, container)
+    except EngineVanished:
+        return Result(Outcome.VANISHED, container)
     except EngineAway:
         return Result(Outcome.AWAY, container)
     except (_Refused, ValueError):  # an error, or an answer of another shape

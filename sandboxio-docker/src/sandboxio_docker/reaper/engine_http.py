@@ -5,6 +5,7 @@ with what it imports the reaper would need twice the memory.
 """
 
 import json
+import os
 import socket
 import time
 from dataclasses import dataclass
@@ -16,6 +17,10 @@ _CHUNK = 65_536
 
 class EngineAway(Exception):
     """The engine can't be reached, or what answers is not an engine."""
+
+
+class EngineVanished(EngineAway):
+    """Not only the engine's socket is gone, but the directory it was in: that engine was removed, not stopped."""
 
 
 class EngineSlow(EngineAway):
@@ -77,6 +82,7 @@ class Engine:
         The path carries no API version: the engine may be upgraded, and refuse the old version, while we hold claims.
 
         :raises EngineSlow: the request was sent and not answered in time.
+        :raises EngineVanished: there is nothing that could come back.
         :raises EngineAway: no connection, or no HTTP.
         """
         deadline = time.monotonic() + timeout
@@ -86,7 +92,7 @@ class Engine:
             connection = self._connect(min(timeout, CONNECT_S))
         except (OSError, ValueError) as error:
             problem = f"no connection: {error}"
-            raise EngineAway(problem) from error
+            raise (EngineVanished if self._has_vanished() else EngineAway)(problem) from error
         with connection:
             try:
                 connection.sendall(head.encode("ascii"))
@@ -97,6 +103,10 @@ class Engine:
             except (OSError, ValueError) as error:
                 problem = f"connection lost: {error}"
                 raise EngineAway(problem) from error
+
+    def _has_vanished(self) -> bool:
+        path = self._where.path
+        return path is not None and not os.path.isdir(os.path.dirname(path) or "/")  # noqa: PTH112, PTH120 - pathlib costs memory
 
     def _connect(self, timeout: float) -> socket.socket:
         if self._where.path is not None:

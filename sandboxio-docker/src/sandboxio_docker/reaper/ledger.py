@@ -15,7 +15,9 @@ LOOK_AFTER_DEADLINE_S = 600.0
 LOOK_AFTER_OWNER_S = 60.0
 LOOK_AFTER_TROUBLE_S = 10.0  # an engine that was stuck answers us before it commits what it had queued
 ABSENT_ANSWERS = 3
-GIVE_UP_S = 86_400.0  # no engine comes back after a day; the adapter's start removes what has expired
+# When an engine is given up that doesn't answer; what it still has, the adapter's next start there removes.
+GIVE_UP_S = 86_400.0
+GIVE_UP_VANISHED_S = 600.0  # rootless engines and private ones take the socket's directory with them
 ENDED_KEPT = 4096  # ended claims whose reason is remembered for the owner
 
 # The first and the longest wait between two attempts, in seconds; each wait is twice the one before.
@@ -24,6 +26,7 @@ _BACKOFF = {
     Outcome.ABSENT: (0.1, 2.0),
     Outcome.REFUSED: (0.2, 5.0),
     Outcome.AWAY: (0.1, 5.0),
+    Outcome.VANISHED: (0.1, 5.0),
 }
 
 
@@ -56,6 +59,7 @@ class Ledger:
         self._owner_ended = False
         self._away_repeats = 0  # while the engine is away one attempt at a time asks for it, not one per claim
         self._away_until = 0.0
+        self._vanished_since: float | None = None
         self._in_flight = 0
         self._measuring = False
 
@@ -119,7 +123,7 @@ class Ledger:
         entry.in_flight = False
         if result.container is not None and entry.claim.container is None:
             entry.claim = replace(entry.claim, container=result.container)
-        self._note_engine(away=result.outcome is Outcome.AWAY, now=now)
+        self._note_engine(result.outcome, now)
         entry.repeats = entry.repeats + 1 if entry.last is result.outcome else 0
         entry.last = result.outcome
         if result.outcome is Outcome.GONE:
@@ -193,16 +197,20 @@ class Ledger:
         entry.look_until = now + (LOOK_AFTER_OWNER_S if reason == OWNER_REASON else LOOK_AFTER_DEADLINE_S)
 
     def _give_up(self, entry: Entry, now: float) -> None:
-        if now - entry.doomed_at > GIVE_UP_S and not entry.in_flight:
+        since = max(entry.doomed_at, now if self._vanished_since is None else self._vanished_since)
+        if now - entry.doomed_at > GIVE_UP_S or now - since > GIVE_UP_VANISHED_S:
             entry.ended = True
 
-    def _note_engine(self, *, away: bool, now: float) -> None:
-        if not away:
+    def _note_engine(self, outcome: Outcome, now: float) -> None:
+        if outcome is not Outcome.VANISHED:
+            self._vanished_since = None
+        elif self._vanished_since is None:
+            self._vanished_since = now
+        if outcome not in (Outcome.AWAY, Outcome.VANISHED):
             self._away_repeats = 0
             self._away_until = 0.0
-            return
-        if now >= self._away_until:  # else this attempt began before the engine was known to be away
-            self._away_until = now + _wait(Outcome.AWAY, self._away_repeats)
+        elif now >= self._away_until:  # else this attempt began before the engine was known to be away
+            self._away_until = now + _wait(outcome, self._away_repeats)
             self._away_repeats += 1
 
     def _note_trouble(self, entry: Entry, outcome: Outcome, now: float) -> None:
