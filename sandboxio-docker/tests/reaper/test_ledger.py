@@ -227,7 +227,7 @@ def test_ended_claims_are_remembered_within_bounds() -> None:
     assert ledger.status("n4999") == "lifetime"
 
 
-# -- the disk cap
+# From here on: the disk cap.
 
 
 def capped(name: str = "a", *, busy: bool = True, limit: int = 1000) -> Claim:
