@@ -5,18 +5,16 @@ import time
 from contextlib import aclosing
 
 import anyio
-import requests
 from anyio import to_thread
-from docker.errors import DockerException
 from sandboxio.agent.bootstrap import STATUS_LIFETIME
 
 from sandboxio_docker.attach import wait_removed
 from sandboxio_docker.endpoint import Endpoint
-from sandboxio_docker.engine import Engine, EngineSilent
+from sandboxio_docker.engine import Engine
 from sandboxio_docker.errors import CONNECTION_LOST
 from sandboxio_docker.reaper import Reaper, ReaperUnavailable
-from sandboxio_docker.sdk import Json, Sdk
-from sandboxio_docker.wire import Answer
+from sandboxio_docker.sdk import Json
+from sandboxio_docker.wire import Answer, EngineAnswer, ask
 
 PATIENCE = 2.0
 """Seconds to wait for the engine's word; the removal of a full layer takes longer and is not waited for."""
@@ -77,26 +75,35 @@ class Ending:
             return None
 
     async def _status(self) -> int | None:
-        if self._waiting is None:
-            return None
-        with anyio.move_on_after(PATIENCE):
-            try:
-                async with aclosing(self._waiting.lines()) as lines:
-                    async for line in lines:
-                        return int(json.loads(line)["StatusCode"])
-            except (*CONNECTION_LOST, OSError, ValueError, KeyError):
-                return None
-        return None
+        line = None if self._waiting is None else await _first_line(self._waiting)
+        return None if line is None else line.get("StatusCode")
 
     async def out_of_memory(self, since: float) -> bool:
-        """Whether the kernel ended a process for want of memory; inspect does not say it of all (moby #15621, #18470)."""
+        """Whether the kernel ended a process for want of memory; inspect does not say it of all (moby #15621, #18470).
 
-        def events(client: Sdk) -> list[Json]:
-            chosen = {"container": [self._container_id], "event": ["oom"]}
-            # `until` in fractions of a second: an instant to come would be waited for.
-            return list(client.events(f"{since:.3f}", f"{time.time():.3f}", chosen, decode=True))
-
+        :param since: seconds since the epoch.
+        """
+        chosen = json.dumps({"container": [self._container_id], "event": ["oom"]})
+        # `until` in fractions of a second: an instant to come would be waited for.
+        query = {"since": f"{since:.3f}", "until": f"{time.time():.3f}", "filters": chosen}
         try:
-            return bool(await self._engine.call(events, within=PATIENCE))
-        except (requests.RequestException, DockerException, EngineSilent):
+            events = await ask(await self._engine.negotiated(), "GET", "/events", query)
+        except (EngineAnswer, OSError):
             return False
+        try:
+            return await _first_line(events) is not None
+        finally:
+            await events.aclose()
+
+
+async def _first_line(answer: Answer) -> Json | None:
+    """Return the first object of an answer, or ``None`` if it ends, breaks, or takes longer than `PATIENCE`."""
+    with anyio.move_on_after(PATIENCE):
+        try:
+            async with aclosing(answer.lines()) as lines:
+                async for line in lines:
+                    found: Json = json.loads(line)
+                    return found
+        except (*CONNECTION_LOST, OSError, ValueError):
+            return None
+    return None

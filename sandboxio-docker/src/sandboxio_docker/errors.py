@@ -18,6 +18,7 @@ from sandboxio.errors import (
 
 from sandboxio_docker.endpoint import Endpoint
 from sandboxio_docker.engine import EngineSilent
+from sandboxio_docker.reaper import ReaperUnavailable
 from sandboxio_docker.wire import EngineAnswer
 
 CONNECTION_LOST = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream)
@@ -30,6 +31,10 @@ def map_error(error: BaseException, endpoint: Endpoint) -> SandboxError | None:
     answer = answer_of(error)
     if answer is not None:
         return _from_answer(error, *answer)
+    if isinstance(error, ReaperUnavailable):
+        return BackendUnavailable(
+            f"the host-side reaper can't be armed: {error}", hint="see what ends child processes here"
+        )
     if isinstance(error, CONNECTION_LOST):
         return ConnectError(
             f"the connection to the Docker engine was lost: {error}", hint="see whether the engine restarted"

@@ -158,7 +158,9 @@ class ExecDriver:
         """Wait until the command runs, or was refused; give it its code."""
         look = await self._look_until(lambda look: look.pid != 0 or look.code is not None)
         if look.pid == 0:
-            self._refuse(command, await self._text())
+            text = await self._text()
+            await self.aclose()
+            self._refuse(command, text)
             return
         self._stdin_open = _wants_stdin(command)
         if command.code is not None:
@@ -211,7 +213,7 @@ class ExecDriver:
         try:
             frame = await self._frames.receive()
         except CONNECTION_LOST as error:
-            raise await self._session.gone() from error
+            raise await self._gone() from error
         if frame is None:
             self._over = True
             return None
@@ -253,9 +255,13 @@ class ExecDriver:
         for pause in POLLS:
             # The engine notes the command's end before the container's.
             if await self._session.has_ended():
-                raise await self._session.gone()
+                raise await self._gone()
             await anyio.sleep(pause)
         return Exit(KILLED)
+
+    async def _gone(self) -> SandboxGone:
+        await self.aclose()
+        return await self._session.gone()
 
     async def kill(self) -> Killed:
         """End the sandbox: nothing smaller can be ended for certain this way."""

@@ -1,7 +1,7 @@
 """The part of the Docker SDK's client that is used here, with types; the SDK itself has few."""
 # ruff: noqa: D102
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 Json = dict[str, Any]
@@ -42,8 +42,6 @@ class Sdk(Protocol):
     ) -> Json: ...
 
     def exec_inspect(self, exec_id: str) -> Json: ...
-
-    def events(self, since: str, until: str, filters: Mapping[str, list[str]], decode: bool) -> Iterable[Json]: ...
 
     def networks(self, *, filters: Mapping[str, list[str]]) -> list[Json]: ...
 

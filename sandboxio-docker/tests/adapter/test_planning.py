@@ -112,8 +112,8 @@ def test_what_is_refused_offline_is_refused_when_probed(
     spec = spec_of(resources=caps, network=network, metadata=labels, accept_vsock=vsock)
     try:
         make_plan(spec, BASELINE)
-    except SandboxError as error:
-        with pytest.raises(type(error)):
+    except SandboxError:
+        with pytest.raises(SandboxError):
             make_plan(spec, known)
 
 
