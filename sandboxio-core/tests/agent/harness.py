@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,7 +105,7 @@ async def local_agent(
     workdir: str | None = None,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
-) -> AsyncIterator[Local]:
+) -> AsyncGenerator[Local]:
     """Run an agent; at the end it is closed, and killed by its process id if it does not go by itself."""
     argv = [*prefix, python, *agent_argv()[1:]]
     if program is not None:

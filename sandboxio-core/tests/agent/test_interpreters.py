@@ -19,13 +19,13 @@ ALLOWED = {
     "__future__",
     "_signal",
     "_socket",
-    "_struct",
     "errno",
     "fcntl",
     "gc",
     "posix",
     "resource",
     "select",
+    "struct",
     "sys",
     "time",
 }
@@ -34,7 +34,7 @@ ALLOWED = {
 def interpreters() -> list[str]:
     """Return every Python 3.8 or later of this machine."""
     places = [Path(sys.executable), Path("/usr/bin/python3")]
-    places += [Path(found) for minor in range(8, 20) if (found := shutil.which(f"python3.{minor}"))]
+    places += [Path(path) for minor in range(8, 20) if (path := shutil.which(f"python3.{minor}"))]
     places += sorted(Path.home().glob(".pyenv/versions/3.*/bin/python3"))
     found: dict[str, str] = {}
     for place in places:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import posix as os
 import time
-from _struct import unpack_from
+from struct import error as StructError  # noqa: N812
+from struct import unpack_from
 
 from .keeper import Keeper
 from .wire import (
@@ -76,10 +77,13 @@ class Agent(Keeper):
 
     def on_frame(self, kind: int, channel: int, payload: bytes) -> None:
         """Carry out a request."""
-        if READ <= kind <= REMOVE:
-            self.on_file(channel, kind, payload)
-        else:
-            self.requests[kind](channel, payload)
+        try:
+            if READ <= kind <= REMOVE:
+                self.on_file(channel, kind, payload)
+            else:
+                self.requests[kind](channel, payload)
+        except StructError:
+            self.on_nonsense()
 
     def on_nonsense(self) -> None:
         """End: whoever is there, it is not the host."""

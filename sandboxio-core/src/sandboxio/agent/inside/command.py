@@ -125,6 +125,8 @@ class Command:
     def has_exited(self, status: int, flags: int = 0) -> None:
         """Go on after the command itself ended."""
         self.exited = True
+        if not self.killing:
+            self.agent.last_ended = time.monotonic()
         oom, refused = self.agent.count_events()
         flags |= (OOM if oom > self.events[0] else 0) | (NO_FORK if refused > self.events[1] else 0)
         flags |= BY_US if self.killing else 0
@@ -166,6 +168,7 @@ class Command:
             for stream in self.streams:
                 stream.finish()
             self.agent.send(KILLED, self.channel, b"t" if certain else b"s")
+            self.agent.last_ended = time.monotonic()
             self.forget_if_over()
 
     def supervisor_ended(self) -> None:
@@ -194,12 +197,7 @@ class Command:
         for stream in self.streams:
             stream.close()
 
-    @property
-    def keeps_processes(self) -> bool:
-        """Whether something of it may live."""
-        return self.supervised and self.leader > 0
-
     def forget_if_over(self) -> None:
         """Give up what nothing will be heard of any more."""
         if self.exited and not self.supervised and all(stream.fd < 0 for stream in self.streams):
-            self.agent.forget(self)
+            self.agent.commands.pop(self.channel, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import posix as os
-from _struct import unpack_from
+from struct import unpack_from
 
 from .paths import (
     AT_ONCE,

@@ -51,7 +51,7 @@ class Keeper(Link):
         self.supervised: dict[int, Command] = {}  # by the supervisor's process
         self.pool: list[Command] = []
         self.leaders: dict[int, Command] = {}  # of commands whose supervisor is gone
-        self.last_forgotten = 0.0
+        self.last_ended = 0.0  # when some command did
         self.ended: dict[int, int] = {}  # the wait statuses of what was taken in last
         self.known: set[int] = set()  # strays of commands that were said to have started
         self.sources: dict[int, Source] = {}
@@ -181,11 +181,6 @@ class Keeper(Link):
             elif command:
                 command.supervisor_ended()
 
-    def forget(self, command: Command) -> None:
-        """Drop a command that is over."""
-        if self.commands.pop(command.channel, None) and command.leader:
-            self.last_forgotten = time.monotonic()
-
     def strays(self) -> set[int]:
         """Return processes that fell to the agent, or to the first process, because who started them is gone."""
         root = self.pid if self.native or self.pid == 1 else 1
@@ -201,18 +196,18 @@ class Keeper(Link):
 
     def kill_strays(self, command: Command) -> bool:
         """Without a subreaper: end what fell to the first process, if it can only be this command's; else false."""
-        if not self.wait_for_strays(command.strays, DYING_TIME, set()):
+        if not self.wait_for_strays(command.strays, DYING_TIME, None):
             return True
-        others = [other for other in self.commands.values() if other is not command and other.keeps_processes]
-        if others or command.strays or self.pid != 1 or self.last_forgotten > command.begun:
+        others = [other for other in self.commands.values() if other.leader and not other.exited]
+        if others or command.strays or self.pid != 1 or self.last_ended > command.begun:
             return False
         return not self.wait_for_strays(set(), KILL_TIME, {*self.supervised})
 
-    def wait_for_strays(self, known: set[int], seconds: float, spare: set[int]) -> set[int]:
+    def wait_for_strays(self, known: set[int], seconds: float, spare: set[int] | None) -> set[int]:
         """Wait until no stray is left but ``known``; killing all but ``spare`` if that is given. Return what is left."""
         until = time.monotonic() + seconds
         while True:
-            if spare:
+            if spare is not None:
                 kill(freeze(self.pid, until, spare)[0])
             self.reap()
             left = self.strays() - known

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import posix as os
-from _struct import pack
+from struct import pack
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posix as os
-from _struct import Struct
+from struct import Struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
