@@ -39,10 +39,10 @@ class DockerBackend:
 
     async def probe(self, spec: SandboxSpec) -> Facts:
         """Read what the engine and the image can do."""
-        endpoint, template = self._engine.endpoint, planning.template_of(spec)
-        found = await self._engine.call(lambda client: facts.read(client, endpoint, template))
+        endpoint, register, template = self._engine.endpoint, self._engine.register, planning.template_of(spec)
+        found = await self._engine.call(lambda client: facts.read(client, register, endpoint, template))
         image = facts.image_of(found)
-        reason = self._engine.register.unfit.get(image["id"]) if image else None
+        reason = register.unfit.get(image["id"]) if image else None
         return facts.unfit(found, reason) if reason else found
 
     def plan(self, spec: SandboxSpec, facts: Facts) -> Plan:

@@ -20,7 +20,7 @@ from requests.adapters import HTTPAdapter
 from sandboxio.errors import CapabilityNotSupported
 
 from sandboxio_docker.endpoint import Endpoint, resolve
-from sandboxio_docker.sdk import Sdk
+from sandboxio_docker.sdk import Json, Sdk
 
 T = TypeVar("T")
 
@@ -71,11 +71,13 @@ class Register:
     :param made: the containers that it made, by id.
     :param unfit: why an image can't run the agent, by image id.
     :param swept: held once leftovers were looked for.
+    :param info: the engine's description of itself, and when on the monotonic clock it was asked for.
     """
 
     made: dict[str, Made] = field(default_factory=dict[str, Made])
     unfit: dict[str, str] = field(default_factory=dict[str, str])
     swept: threading.Lock = field(default_factory=threading.Lock)
+    info: tuple[float, Json] | None = None
 
 
 class Engine:

@@ -1,5 +1,6 @@
 """What one engine and one image can do, found out by reads only."""
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,11 +9,14 @@ from docker.errors import ImageNotFound
 from sandboxio.port import Facts
 
 from sandboxio_docker.endpoint import Endpoint
+from sandboxio_docker.engine import Register
 from sandboxio_docker.info import BASELINE
 from sandboxio_docker.sdk import Json, Sdk
 
 RUNTIMES = ("runc", "crun", "io.containerd.runc.v2")
 """Runtimes that apply the engine's caps themselves; others were measured to drop them (runsc with --ignore-cgroups)."""
+INFO_LIFE = 60.0
+"""Seconds for which an engine's description of itself holds; images are looked at each time."""
 CAP_FLAGS = {
     "MemoryLimit": "memory",
     "SwapLimit": "memory.swap",
@@ -22,9 +26,9 @@ CAP_FLAGS = {
 """Fields of ``/info`` that say whether the engine can apply a cap; rootless engines and Podman answer false."""
 
 
-def read(client: Sdk, endpoint: Endpoint, template: str) -> Facts:
-    """Ask the engine; three reads, in a worker thread."""
-    info: Json = client.info()
+def read(client: Sdk, register: Register, endpoint: Endpoint, template: str) -> Facts:
+    """Ask the engine; two reads, in a worker thread."""
+    info = _info(client, register)
     values: dict[str, object] = {
         "api_version": client.api_version,
         "os": info.get("OSType", "linux"),
@@ -43,6 +47,16 @@ def read(client: Sdk, endpoint: Endpoint, template: str) -> Facts:
     if info.get("MemTotal"):
         maxima["memory_mb"] = int(info["MemTotal"]) // 2**20
     return Facts(values, maxima)
+
+
+def _info(client: Sdk, register: Register) -> Json:
+    """Ask the engine what it is, once in `INFO_LIFE` seconds: that takes it ten times as long as to look at an image."""
+    known, now = register.info, time.monotonic()
+    if known is not None and now - known[0] < INFO_LIFE:
+        return known[1]
+    info: Json = client.info()
+    register.info = now, info
+    return info
 
 
 def unfit(facts: Facts, reason: str) -> Facts:

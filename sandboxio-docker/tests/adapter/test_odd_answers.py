@@ -129,6 +129,16 @@ async def test_a_probe_only_reads(backend: DockerBackend, engine: ScriptedEngine
     assert facts.maxima["memory_mb"] == 8192
 
 
+async def test_an_engine_describes_itself_once_a_minute_and_images_are_looked_at_each_time(
+    backend: DockerBackend, engine: ScriptedEngine
+) -> None:
+    first = await backend.probe(spec_of())
+    engine.answer("GET", "/images/", 404, {"message": "No such image"})
+    again = await DockerBackend(DockerConfig(host=engine.host)).probe(spec_of())
+    assert len(engine.asked("GET", "/info")) == 1
+    assert (first.values["image"] is None, again.values["image"]) == (False, None)
+
+
 async def test_a_cancelled_provision_condemns_what_may_still_be_made(
     backend: DockerBackend, engine: ScriptedEngine, reaper: RecordingReaper
 ) -> None:
