@@ -61,16 +61,26 @@ why_not() {
 """
 """Says why ``mkdir -p`` failed; its own words depend on language and implementation."""
 
+_FOLLOW = """
+follow() {
+  t=$1; k=0
+  while [ -L "$t" ]; do
+    k=$((k + 1)); [ $k -gt 40 ] && exit 44
+    # The mark keeps a newline at the end of a name, which $( ) would cut.
+    l=$(readlink "$t" && printf .) || exit 44
+    l=${l%??}
+    case $l in /*) t=$l ;; *) t=${t%/*}/$l ;; esac
+  done
+}
+"""
+"""Sets ``t`` to what a link leads to; ``readlink -f`` of some busybox fails where that is missing."""
+
 _WRITE = (
     _WHY_NOT
+    + _FOLLOW
     + """
-t=$1
-case $t in */) exit 45 ;; esac
-if [ -L "$t" ]; then
-  # The mark keeps a newline at the end of a name, which $( ) would cut.
-  t=$(readlink -f "$t" && printf .) || exit 44
-  t=${t%??}
-fi
+case $1 in */) exit 45 ;; esac
+follow "$1"
 [ -d "$t" ] && exit 45
 if [ -e "$t" ] && [ ! -f "$t" ]; then exit 46; fi
 d=${t%/*}; d=${d:-/}
@@ -91,11 +101,13 @@ n=${1%/*}/.sandboxio.$2
 mv -f "$n" "$1" || { rm -f "$n"; exit 50; }
 """
 
-_DISCARD = """
-t=$1
-if [ -L "$t" ]; then t=$(readlink -f "$t" && printf .) && t=${t%??}; fi
+_DISCARD = (
+    _FOLLOW
+    + """
+follow "$1"
 rm -f "${t%/*}/.sandboxio.$2"
 """
+)
 
 _ENTRY = """
 entry() {

@@ -82,7 +82,7 @@ class Process:
             raise StopAsyncIteration
         return chunk
 
-    async def send(self, data: bytes) -> None:
+    async def send(self, data: bytes | bytearray | memoryview) -> None:
         """Write to stdin; waits while the command does not read."""
         checked = input_bytes(data, "what is sent")
         await self._within_budget(lambda driver: driver.send(checked))

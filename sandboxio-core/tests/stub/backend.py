@@ -82,6 +82,7 @@ class StubBackend:
         self.change_seen: Callable[[Observation], Observation | None] = lambda seen: seen
         self.make_session: Callable[[], Session] = self._stub_session
         self.removal_looks = 0
+        self.clock_offset = 0.0
         self.closed = 0
 
     @property
@@ -104,7 +105,7 @@ class StubBackend:
 
     async def provision(self, plan: Plan) -> str:
         def make() -> str:
-            now = time.time()
+            now = time.time() + self.clock_offset
             sandbox = StubSandbox(f"id-{plan.create_id}", plan, now, now + plan.spec.timeout, _applied(plan))
             self.sandboxes[sandbox.sandbox_id] = sandbox
             self.made.append(sandbox)
