@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
-from sandboxio_contract.ground.wire import Call, Wire
+from sandboxio_contract.ground.wire import Call, Gate, Place
 from sandboxio_contract.network.checks import Checks
 from sandboxio_contract.network.outcome import Outcome
 from sandboxio_contract.network.plan import Neighbour
@@ -26,12 +26,25 @@ class Object:
         return f"{self.kind} {self.identity[:12]} ({self.state})"
 
 
+class Recorder(Protocol):
+    """What records and holds an adapter's requests; `Wire` is one."""
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """The requests so far."""
+        ...
+
+    def gate(self, matches: Callable[[Call], bool], place: Place) -> Gate:
+        """Hold each matching request from now on."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Spied:
     """The same backend behind a recorder of its traffic."""
 
     dsn: str
-    wire: Wire
+    wire: Recorder
     creates: Callable[[Call], bool]
     """Whether a call makes a sandbox."""
     destroys: Callable[[Call], bool]

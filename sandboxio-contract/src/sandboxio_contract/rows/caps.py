@@ -33,7 +33,7 @@ _FORKS = """
 import os, sys, time
 made = 0
 try:
-    while made < 5000:
+    while made < 500:
         if os.fork() == 0:
             time.sleep(120)
             os._exit(0)
@@ -42,7 +42,7 @@ except OSError as error:
     print("stopped", made, error.errno, flush=True)
 time.sleep(120)
 """
-_SHELL_FORKS = 'i=0; while [ $i -lt 2000 ]; do sleep 120 & i=$((i+1)); done 2>/dev/null; echo "stopped $i"; sleep 120'
+_SHELL_FORKS = 'i=0; while [ $i -lt 500 ]; do sleep 120 & i=$((i+1)); done 2>/dev/null; echo "stopped $i"; sleep 120'
 
 
 @row("CAP-02")

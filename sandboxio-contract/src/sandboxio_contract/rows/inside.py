@@ -1,7 +1,9 @@
 """What rows do again and again with a sandbox: look for its tools, wait for something, keep errors apart."""
 
+import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import anyio
@@ -52,6 +54,8 @@ async def raises(
         value = await call
     except expected as error:
         return error
+    except Inconclusive:
+        raise
     except Exception as error:
         wanted = expected.__name__ if isinstance(expected, type) else " or ".join(one.__name__ for one in expected)
         raise Violated(f"{what} raised {first_line(error)}, not {wanted}") from error
@@ -81,3 +85,17 @@ async def gone(target: Target, sandbox_id: str, within: float = SLACK) -> bool:
 def ends_one_tree(sb: Sandbox) -> bool:
     """Whether killing a command spares the other commands, by what the connection says of itself."""
     return sb.info().get("kill") == "tree"
+
+
+@contextmanager
+def grace(seconds: float) -> Generator[None]:
+    """Have another teardown grace for the block."""
+    kept = os.environ.get("SBX_TEARDOWN_GRACE")
+    os.environ["SBX_TEARDOWN_GRACE"] = f"{seconds:g}"
+    try:
+        yield
+    finally:
+        if kept is None:
+            del os.environ["SBX_TEARDOWN_GRACE"]
+        else:
+            os.environ["SBX_TEARDOWN_GRACE"] = kept

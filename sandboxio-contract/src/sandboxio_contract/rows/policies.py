@@ -50,10 +50,7 @@ async def what_cannot_be_enforced_is_refused(target: Target) -> Finding:
     parts: list[Part] = []
     async with recorded(target) as asking:
         for name, policy in _UNENFORCEABLE.items():
-            if await _is_offered(target, policy):
-                parts.append(Part(name, "not-provable", "the backend offers it, and no row judges it yet"))
-            else:
-                parts.append(await asking.refuses(name, CapabilityNotSupported, network=policy))
+            parts.append(await asking.refuses(name, CapabilityNotSupported, offered=True, network=policy))
     return summed(parts)
 
 
@@ -99,11 +96,3 @@ async def contradictions_raise(target: Target) -> Finding:  # noqa: ARG001 - val
             continue
         violated(f"{name} was accepted: {value!r}")
     return refused(f"{len(wrong)} contradictions raise ConfigurationError")
-
-
-async def _is_offered(target: Target, policy: NetworkPolicy) -> bool:
-    try:
-        await sandboxio.plan(target.dsn, network=policy, probe=True)
-    except (CapabilityNotSupported, ConfigurationError):
-        return False
-    return True

@@ -1,10 +1,11 @@
 """Refusals: the right error, and a recorder that saw nothing happen."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
 from sandboxio_contract.ground import Spied
+from sandboxio_contract.ground.wire import Call
 from sandboxio_contract.rows.inside import raises
 from sandboxio_contract.target import Target
 from sandboxio_contract.verdict import Inconclusive, Part, Violated, violated
@@ -16,34 +17,37 @@ class Recorded:
     def __init__(self, target: Target, spied: Spied | None, unseen: str) -> None:
         self._target, self._spied, self._unseen = target, spied, unseen
 
-    async def refuses(self, name: str, error: type[Exception], *, no_call: bool = False, **options: Any) -> Part:
+    async def refuses(
+        self, name: str, error: type[Exception], *, no_call: bool = False, offered: bool = False, **options: Any
+    ) -> Part:
         """Ask for a sandbox that must be refused.
 
         :param no_call: the refusal needs no facts, so the provider must not even have been asked something.
+        :param offered: the backend may grant it instead; then another row has to judge whether it holds.
         """
-        dsn = self._spied.dsn if self._spied else self._target.dsn
-        return await self.judge(name, error, lambda: self._create(dsn, options), no_call=no_call)
-
-    async def judge(
-        self, name: str, error: type[Exception], call: Callable[[], Awaitable[Any]], *, no_call: bool = False
-    ) -> Part:
-        """Await a call that must be refused."""
-        before = len(self._spied.wire.calls) if self._spied else 0
+        before = len(self._calls())
         try:
-            raised = await raises(error, call(), name)
-            seen = self._spied.wire.calls[before:] if self._spied else ()
+            raised = await raises(error, self._create(options, name if offered else None), name)
+            seen = self._calls()[before:]
             wrong = [str(one) for one in seen if no_call or one.changes]
             if wrong:
                 violated(f"{name} was refused only after {', '.join(wrong[:4])}")
         except Violated as fact:
             return Part(name, "violated", str(fact))
+        except Inconclusive as reason:
+            return Part(name, "not-provable", str(reason))
         if self._spied is None:
             return Part(name, "not-provable", f"{type(raised).__name__}, but whether nothing happened: {self._unseen}")
         return Part(name, "refused", f"{type(raised).__name__}, {'no call' if not seen else f'{len(seen)} reads'}")
 
-    async def _create(self, dsn: str, options: dict[str, Any]) -> object:
-        made = await self._target.create(dsn=dsn, **options)
+    def _calls(self) -> tuple[Call, ...]:
+        return self._spied.wire.calls if self._spied else ()
+
+    async def _create(self, options: dict[str, Any], offered: str | None) -> object:
+        made = await self._target.create(dsn=self._spied.dsn if self._spied else None, **options)
         await made.kill()
+        if offered:
+            raise Inconclusive(f"the backend offers {offered}, and no row judges yet whether it holds")
         return made
 
 

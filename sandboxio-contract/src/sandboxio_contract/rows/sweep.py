@@ -8,9 +8,10 @@ from typing import Any
 import anyio
 from sandboxio import Sandbox
 
+from sandboxio_contract.ground.wire import Call, Place
 from sandboxio_contract.interruption import Outcome, Way, at, interrupt, on_trio, ways
 from sandboxio_contract.rows import row
-from sandboxio_contract.rows.inside import GRACE, SLACK, gone, left_over
+from sandboxio_contract.rows.inside import GRACE, SLACK, gone, grace, left_over
 from sandboxio_contract.target import Target, first_line
 from sandboxio_contract.verdict import Finding, Part, summed
 
@@ -18,6 +19,10 @@ AT_ONCE = 6
 """Operations that run side by side, which keeps a sweep of some hundred creations short."""
 MOST_POINTS = 400
 DELAYS = 30
+GIVEN_UP = 1.0
+LATE = 15.0
+"""Seconds within which what was made late has to be gone."""
+PLACES: tuple[Place, ...] = ("before send", "after commit")
 
 
 @row("TRD-05", within=300)
@@ -25,6 +30,8 @@ async def an_interrupted_creation_leaves_nothing(target: Target) -> Finding:
     """`create()` is interrupted at every suspension in every way, and at random moments; nothing is left."""
     parts = [await _sweep_creation(target, way) for way in ways()]
     parts.append(await _random_moments(target))
+    parts.append(await _at_the_wire(target))
+    parts.append(await _given_up(target))
     return summed(parts)
 
 
@@ -95,6 +102,60 @@ async def _every_point(
                 group.start_soon(one, point)
         start += AT_ONCE
     return min(ended_before, default=start) - 1
+
+
+async def _at_the_wire(target: Target) -> Part:
+    """Cancel while the provider holds each request of a creation, before it sees it and after it carried it out."""
+    mark = {"row": f"create-held-{'trio' if on_trio() else 'asyncio'}"}
+    faults: list[str] = []
+    with target.ground.spied() as spied:
+        before = len(spied.wire.calls)
+        async with target.create(dsn=spied.dsn, metadata=mark) as sb:
+            kinds = list(dict.fromkeys(_kind(call) for call in spied.wire.calls[before:] if call.changes))
+        for kind in kinds:
+            for place in PLACES:
+                gate = spied.wire.gate(lambda call, kind=kind: _kind(call) == kind, place)  # type: ignore[misc]
+                async with anyio.create_task_group() as group:
+                    group.start_soon(_created_and_killed, target, spied.dsn, mark)
+                    await target.look(gate.reached.wait, GRACE)
+                    group.cancel_scope.cancel()
+                    with anyio.CancelScope(shield=True):
+                        await anyio.sleep(0.2)
+                        gate.open()
+                if not gate.reached.is_set():
+                    faults.append(f"{kind} was never sent")
+        left = await left_over(target, mark, within=GRACE + SLACK)
+    faults += [f"left behind: {item}" for item in left]
+    return _part("held requests", faults, f"{len(kinds)} requests, each held before and after ({sb.backend})")
+
+
+async def _given_up(target: Target) -> Part:
+    """Hold a creation longer than the grace, so that core gives it up; what it makes late has to go all the same."""
+    mark = {"row": f"create-given-up-{'trio' if on_trio() else 'asyncio'}"}
+    faults: list[str] = []
+    with target.ground.spied() as spied, grace(GIVEN_UP):
+        for place in PLACES:
+            gate = spied.wire.gate(spied.creates, place)
+            async with anyio.create_task_group() as group:
+                group.start_soon(_created_and_killed, target, spied.dsn, mark)
+                await target.look(gate.reached.wait, GRACE)
+                group.cancel_scope.cancel()
+            gate.open()
+            if not gate.reached.is_set():
+                faults.append("no creation was asked for")
+        left = await left_over(target, mark, within=LATE)
+    faults += [f"left behind: {item}" for item in left]
+    return _part("given up", faults, f"held longer than a grace of {GIVEN_UP:g} s; what came late is gone")
+
+
+def _kind(call: Call) -> str:
+    """Name a request without what differs from one sandbox to the next."""
+    return f"{call.method} {'/'.join(word for word in call.path.split('/') if len(word) < 20)}"
+
+
+async def _created_and_killed(target: Target, dsn: str, mark: dict[str, str]) -> None:
+    async with target.create(dsn=dsn, metadata=mark):
+        pass
 
 
 async def _random_moments(target: Target) -> Part:

@@ -1,11 +1,9 @@
 """Rows about the end of a sandbox: whatever leaves its context, it is gone, in time, and says so if it is not."""
 
-import os
 import secrets
 import time
 import warnings
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Literal, TypeVar
 
@@ -15,7 +13,7 @@ from sandboxio import ConfigurationError, OrphanedSandboxWarning, Sandbox
 
 from sandboxio_contract.interruption import Way, at, interrupt, ways
 from sandboxio_contract.rows import LOOPS, Loop, row
-from sandboxio_contract.rows.inside import GRACE, SLACK, gone, left_over, raises
+from sandboxio_contract.rows.inside import GRACE, SLACK, gone, grace, left_over, raises
 from sandboxio_contract.target import Target, first_line
 from sandboxio_contract.verdict import Finding, Part, proven, require, summed
 
@@ -49,7 +47,7 @@ async def leaving_the_block_kills(target: Target) -> Finding:
 async def an_overdue_teardown_says_so(target: Target) -> Finding:
     """While the provider hangs, the block is left within the grace, with a warning that names what may be left."""
     mark = {"row": f"overdue-{secrets.token_hex(3)}"}
-    with target.ground.spied() as spied, _grace(SHORT_GRACE), warnings.catch_warnings(record=True) as seen:
+    with target.ground.spied() as spied, grace(SHORT_GRACE), warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         sb: Sandbox = await target.create(dsn=spied.dsn, metadata=mark)
         gate = spied.wire.gate(spied.destroys, "before send")
@@ -172,19 +170,6 @@ async def _interrupted(target: Target, way: Way, where: Literal["body", "teardow
     if outcome.error is not None or not (outcome.interrupted or late):
         return Part(name, "violated", f"the interruption was lost: {outcome.error!r}")
     return await _gone_part(target, name, made[0])
-
-
-@contextmanager
-def _grace(seconds: float) -> Generator[None]:
-    kept = os.environ.get("SBX_TEARDOWN_GRACE")
-    os.environ["SBX_TEARDOWN_GRACE"] = f"{seconds:g}"
-    try:
-        yield
-    finally:
-        if kept is None:
-            del os.environ["SBX_TEARDOWN_GRACE"]
-        else:
-            os.environ["SBX_TEARDOWN_GRACE"] = kept
 
 
 async def _in_a_task(work: Callable[[], Awaitable[T]]) -> T:

@@ -1,0 +1,60 @@
+"""The ground of the stub and its liars: their world itself."""
+
+import contextlib
+from collections.abc import Generator, Mapping
+
+from sandboxio_contract.ground.base import Ground, Object, Spied
+from sandboxio_contract.ground.wire import Call
+from sandboxio_contract.liars.world import World, worlds
+
+
+class StubGround(Ground):
+    """Looks into the world of the stub of one name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__("stub")
+        self._name = name
+
+    @property
+    def _world(self) -> World:
+        return worlds.setdefault(self._name, World())
+
+    def objects(self, mark: Mapping[str, str]) -> list[Object]:
+        """Return the sandboxes that carry the labels."""
+        found = list(self._world.records.values())
+        return [Object("sandbox", one.identity, "running") for one in found if mark.items() <= one.labels.items()]
+
+    def exists(self, sandbox_id: str) -> bool:
+        """Whether the world holds it."""
+        return sandbox_id in self._world.records
+
+    def lose(self, sandbox_id: str) -> None:
+        """Drop it."""
+        self._world.drop(sandbox_id)
+
+    def inspect(self, sandbox_id: str) -> Mapping[str, object]:
+        """Return its labels."""
+        return {"Metadata": dict(self._world.records[sandbox_id].labels)}
+
+    @contextlib.contextmanager
+    def spied(self) -> Generator[Spied]:
+        """Return the world's own record of requests."""
+        world = self._world
+        try:
+            yield Spied(f"{self._name}://", world, _creates, _destroys)
+        finally:
+            world.open_gates()
+
+    def close(self) -> None:
+        """End what liars left alive."""
+        world = self._world
+        for identity in list(world.records):
+            world.drop(identity)
+
+
+def _creates(call: Call) -> bool:
+    return call.method == "POST"
+
+
+def _destroys(call: Call) -> bool:
+    return call.method == "DELETE"

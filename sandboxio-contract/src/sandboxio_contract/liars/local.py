@@ -1,0 +1,141 @@
+"""The stub's session: commands are local processes in the sandbox's directory."""
+
+import os
+import signal
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+from sandboxio.errors import ConfigurationError, SandboxGone
+from sandboxio.port import CODE_PATH, Chunk, Command, Exit, Killed, StreamName
+
+from sandboxio_contract.liars.world import Record, World
+
+POLL = 0.005
+
+
+class StubSession:
+    """A session; files go over commands."""
+
+    def __init__(self, world: World, record: Record) -> None:
+        self.native: object = record
+        self._world, self._record = world, record
+
+    async def start(self, command: Command) -> "StubProcess":
+        """Start a local process in a session of its own."""
+        if self._record.identity not in self._world.records:
+            raise SandboxGone("it is gone")
+        cwd = command.cwd if command.cwd and command.cwd != "/" else self._record.folder
+        if not await anyio.Path(cwd).is_dir():
+            raise ConfigurationError(f"the working directory {cwd} is missing")
+        code: str | None = None
+        if command.code is not None:
+            code = str(Path(self._record.folder, f"code-{uuid.uuid4().hex}"))
+            await anyio.Path(code).write_bytes(command.code)
+        argv = [code if code and part == CODE_PATH else part for part in command.argv]
+        return self.started(argv, {"PATH": os.environ.get("PATH", ""), **command.env}, cwd, stdin=command.stdin)
+
+    def started(self, argv: list[str], env: Mapping[str, str], cwd: str, *, stdin: bool) -> "StubProcess":
+        """Start it, or return one that says why it can't be."""
+        try:
+            process = subprocess.Popen(
+                argv,
+                env=dict(env),
+                cwd=cwd,
+                stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            code = 127 if isinstance(error, FileNotFoundError) else 126
+            return StubProcess(None, Exit(code, started=False), [Chunk("stderr", f"{argv[0]}: {error}\n".encode())])
+        self._record.processes.append(process)
+        return StubProcess(process)
+
+    async def aclose(self) -> None:
+        """Hold nothing."""
+
+    def info(self) -> Mapping[str, object]:
+        """Say what is known."""
+        return {"transport": "local", "kill": "tree", "cwd": self._record.folder}
+
+
+class StubProcess:
+    """One local process; two threads read its pipes."""
+
+    def __init__(
+        self, process: "subprocess.Popen[bytes] | None", ended: Exit | None = None, chunks: list[Chunk] | None = None
+    ) -> None:
+        self.process = process
+        self._ended = ended
+        self._chunks = chunks or []
+        self._readers = [
+            threading.Thread(target=self._read, args=(name,), daemon=True)
+            for name in (("stdout", "stderr") if process else ())
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def _read(self, name: StreamName) -> None:
+        assert self.process is not None
+        pipe = self.process.stdout if name == "stdout" else self.process.stderr
+        assert pipe is not None
+        with suppress(OSError, ValueError):
+            while data := os.read(pipe.fileno(), 65_536):
+                while sum(len(chunk.data) for chunk in self._chunks) > 1_000_000:
+                    time.sleep(POLL)
+                self._chunks.append(Chunk(name, data))
+
+    async def receive(self) -> Chunk | None:
+        """Return the next chunk; a background child that holds a pipe is not waited for."""
+        quiet = 0
+        while True:
+            if self._chunks:
+                return self._chunks.pop(0)
+            if not any(reader.is_alive() for reader in self._readers):
+                return self._chunks.pop(0) if self._chunks else None
+            quiet = quiet + 1 if self.process is not None and self.process.poll() is not None else 0
+            if quiet > 20:
+                return None
+            await anyio.sleep(POLL)
+
+    async def send(self, data: bytes) -> None:
+        """Write in a worker thread."""
+        process = self.process
+        if process is None or process.stdin is None:
+            return
+        with suppress(OSError, ValueError):
+            await anyio.to_thread.run_sync(process.stdin.write, data, abandon_on_cancel=True)
+            await anyio.to_thread.run_sync(process.stdin.flush, abandon_on_cancel=True)
+
+    async def close_stdin(self) -> None:
+        """End stdin."""
+        if self.process is not None and self.process.stdin is not None:
+            with suppress(OSError):
+                self.process.stdin.close()
+
+    async def wait(self) -> Exit:
+        """Wait for the end."""
+        while self._ended is None:
+            assert self.process is not None
+            self._chunks.clear()
+            code = self.process.poll()
+            if code is not None:
+                return Exit(128 - code, signal=-code) if code < 0 else Exit(code)
+            await anyio.sleep(POLL)
+        return self._ended
+
+    async def kill(self) -> Killed:
+        """End the process group."""
+        if self.process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        return "tree"

@@ -1,0 +1,156 @@
+"""An honest backend in memory: the ground on which stub liars lie, and the control that the suite acquits.
+
+Its sandboxes are local processes in a temporary directory: nothing is isolated. It is for the suite's own rows, never for
+code that somebody else wrote.
+"""
+
+import threading
+import time
+from collections.abc import AsyncIterator, Mapping
+from importlib.metadata import version
+from typing import ClassVar
+
+import anyio
+import anyio.to_thread
+from sandboxio.capabilities import Capability
+from sandboxio.errors import CapabilityNotSupported, ConfigurationError, SandboxError, SandboxGone
+from sandboxio.isolation import IsolationTier
+from sandboxio.planning import Absent, Enforcement, Plan
+from sandboxio.port import BackendInfo, Facts, Observation, Progress
+from sandboxio.spec import SandboxSpec
+from sandboxio.target import BackendConfig
+
+from sandboxio_contract.liars.local import StubSession
+from sandboxio_contract.liars.world import Record, World, worlds
+
+DEFAULTS = {"cpu": 1.0, "memory": 512, "disk": 1024, "pids": 256}
+MAXIMA = {"cpu": 64.0, "memory_mb": 65_536.0, "disk_mb": 65_536.0, "pids": 4096.0}
+
+
+class StubConfig(BackendConfig):
+    """Nothing can be configured."""
+
+    backend: ClassVar[str] = "stub"
+
+
+def info(name: str) -> BackendInfo:
+    """Return what a stub of that name declares."""
+    return BackendInfo(
+        name=name,
+        distribution="sandboxio-contract",
+        port=1,
+        config=StubConfig,
+        features=Capability.RUN_COMMAND | Capability.RUN_CODE | Capability.STREAMING | Capability.FILESYSTEM,
+        tier=IsolationTier.CONTAINER,
+        tier_evidence=f"none: a stub for the suite's own tests (sandboxio-contract {version('sandboxio-contract')})",
+        baseline=Facts(maxima=MAXIMA, assumed=True),
+        observable=frozenset({"network.egress", "labels"}),
+    )
+
+
+class StubBackend:
+    """The honest stub; see `sandboxio.port.Backend`."""
+
+    def __init__(self, name: str) -> None:
+        self.info = info(name)
+        self.world = worlds.setdefault(name, World())
+
+    async def probe(self, spec: SandboxSpec) -> Facts:
+        """Return the same facts for everything."""
+        return Facts(maxima=MAXIMA)
+
+    def plan(self, spec: SandboxSpec, facts: Facts) -> Plan:
+        """Promise what is asked for, where it is offered."""
+        network = spec.network
+        if network.egress != "deny" or network.allow or network.ingress_ports:
+            raise CapabilityNotSupported("the stub only denies")
+        asked = spec.resources
+        for name, most in MAXIMA.items():
+            value = getattr(asked, name)
+            if value is not None and value > most:
+                raise ConfigurationError(f"{name}={value} is over the maximum of {most:g}")
+        values: dict[str, object] = {
+            "network.egress": "deny",
+            "cpu": asked.cpu or DEFAULTS["cpu"],
+            "memory": asked.memory_mb or DEFAULTS["memory"],
+            "memory.swap": 0,
+            "disk": asked.disk_mb or DEFAULTS["disk"],
+            "pids": asked.pids or DEFAULTS["pids"],
+            "lifetime": spec.timeout,
+            "labels": dict(spec.metadata),
+            "isolation": "container",
+        }
+        kept = [
+            Enforcement(policy, value, "nothing: a stub", "provider", "unverified", strength="interface")
+            for policy, value in values.items()
+        ]
+        names = ("network.allow", "network.ingress", "gpu")
+        absent = [Absent(policy, "not asked for") for policy in names]
+        secrets = tuple(sorted(spec.secrets))
+        last = Enforcement("secrets", secrets, "environment", "provider", "documented") if secrets else None
+        rest = last or Absent("secrets", "none given")
+        return Plan(spec, {}, (*kept, *absent, rest), IsolationTier.CONTAINER, facts.assumed, None)
+
+    async def prepare(self, plan: Plan, progress: Progress) -> None:
+        """Take a moment, as a pull would."""
+        await anyio.sleep(0.01)
+
+    async def provision(self, plan: Plan) -> str:
+        """Make the sandbox."""
+        try:
+            return await anyio.to_thread.run_sync(
+                self.world.make, plan.create_id, plan.spec.metadata, plan.spec.timeout, abandon_on_cancel=True
+            )
+        except anyio.get_cancelled_exc_class():
+            threading.Thread(target=self._reap, args=(plan.create_id,), daemon=True).start()
+            raise
+
+    def _reap(self, create_id: str) -> None:
+        """Destroy what comes of a creation that nobody waits for any more."""
+        end = time.monotonic() + 10
+        while time.monotonic() < end:
+            for record in list(self.world.records.values()):
+                if record.name == create_id:
+                    self.world.drop(record.identity)
+                    return
+            time.sleep(0.05)
+
+    async def find(self, create_id: str) -> str | None:
+        """Return the sandbox of that name."""
+        return next((one.identity for one in list(self.world.records.values()) if one.name == create_id), None)
+
+    async def observe(self, sandbox_id: str) -> Observation | None:
+        """Return what the world holds."""
+        record = await anyio.to_thread.run_sync(self.world.look, sandbox_id, abandon_on_cancel=True)
+        if record is None:
+            return None
+        applied = {"network.egress": "deny", "labels": dict(record.labels)}
+        return Observation(sandbox_id, record.name, "running", record.labels, time.time(), record.expires_at, applied)
+
+    async def open(self, sandbox_id: str, plan: Plan | None = None) -> "StubSession":
+        """Open a session."""
+        record = await anyio.to_thread.run_sync(self.world.look, sandbox_id, abandon_on_cancel=True)
+        if record is None:
+            raise SandboxGone("it is gone")
+        return self.session(record)
+
+    def session(self, record: Record) -> "StubSession":
+        """Return a session to one sandbox."""
+        return StubSession(self.world, record)
+
+    async def list(self, labels: Mapping[str, str]) -> AsyncIterator[Observation]:
+        """Iterate over all that carry the labels."""
+        for record in list(self.world.records.values()):
+            if labels.items() <= record.labels.items() and (seen := await self.observe(record.identity)):
+                yield seen
+
+    async def destroy(self, sandbox_id: str) -> None:
+        """Remove a sandbox."""
+        await anyio.to_thread.run_sync(self.world.remove, sandbox_id, abandon_on_cancel=True)
+
+    def map_error(self, error: BaseException) -> SandboxError | None:
+        """Know no exceptions of its own."""
+        return None
+
+    async def aclose(self) -> None:
+        """Hold nothing."""

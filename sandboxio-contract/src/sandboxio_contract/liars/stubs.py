@@ -1,0 +1,128 @@
+"""The stub and its liars, as hook implementations that `sandboxio.register` can name."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import anyio
+import anyio.to_thread
+from sandboxio.errors import CapabilityNotSupported
+from sandboxio.hookspecs import hookimpl
+from sandboxio.planning import Enforcement, Plan
+from sandboxio.policy import NetworkPolicy
+from sandboxio.port import Backend, BackendInfo, Exit, Facts, Observation, Progress
+from sandboxio.spec import SandboxSpec
+
+from sandboxio_contract.liars.local import StubProcess, StubSession
+from sandboxio_contract.liars.stub import StubBackend, info
+from sandboxio_contract.liars.world import Record
+
+
+class Adapter:
+    """The hooks of one stub."""
+
+    def __init__(self, name: str, backend: type[StubBackend]) -> None:
+        self._name, self._backend = name, backend
+
+    @hookimpl
+    def sandboxio_backend_info(self) -> BackendInfo:
+        """Return what it declares."""
+        return info(self._name)
+
+    @hookimpl
+    def sandboxio_make_backend(self, config: object) -> Backend:
+        """Make it."""
+        return self._backend(self._name)
+
+
+class _Forgets(StubBackend):
+    async def destroy(self, sandbox_id: str) -> None:
+        self.world.forgotten.add(sandbox_id)
+
+    async def observe(self, sandbox_id: str) -> Observation | None:
+        return None if sandbox_id in self.world.forgotten else await super().observe(sandbox_id)
+
+
+class _PartialProcess(StubProcess):
+    async def receive(self) -> Any:
+        with anyio.move_on_after(0.4):
+            return await super().receive()
+        return None
+
+    async def wait(self) -> Exit:
+        with anyio.move_on_after(0.1):
+            return await super().wait()
+        await self.kill()
+        return Exit(0)
+
+
+class _PartialSession(StubSession):
+    def started(self, argv: list[str], env: Mapping[str, str], cwd: str, *, stdin: bool) -> StubProcess:
+        honest = super().started(argv, env, cwd, stdin=stdin)
+        return _PartialProcess(honest.process) if honest.process else honest
+
+
+class _Partial(StubBackend):
+    def session(self, record: Record) -> StubSession:
+        return _PartialSession(self.world, record)
+
+
+class _Swallows(StubBackend):
+    async def prepare(self, plan: Plan, progress: Progress) -> None:
+        try:
+            await anyio.sleep(0.05)
+        except anyio.get_cancelled_exc_class():
+            return
+
+
+class _Late(StubBackend):
+    def plan(self, spec: SandboxSpec, facts: Facts) -> Plan:
+        honest = super().plan(replace(spec, network=NetworkPolicy()), facts)
+        allow = Enforcement("network.allow", spec.network.allow, "none", "provider", "documented", strength="sni")
+        items = tuple(allow if item.policy == "network.allow" and spec.network.allow else item for item in honest.items)
+        return replace(honest, spec=spec, items=items)
+
+    async def open(self, sandbox_id: str, plan: Plan | None = None) -> StubSession:
+        if plan is not None and plan.spec.network.allow:
+            raise CapabilityNotSupported("no allowlists here")
+        return await super().open(sandbox_id, plan)
+
+
+class _Chatty(StubBackend):
+    def plan(self, spec: SandboxSpec, facts: Facts) -> Plan:
+        self.world.look("anything")
+        return super().plan(spec, facts)
+
+
+class _Orphans(StubBackend):
+    async def provision(self, plan: Plan) -> str:
+        return await anyio.to_thread.run_sync(
+            self.world.make, plan.create_id, plan.spec.metadata, plan.spec.timeout, abandon_on_cancel=True
+        )
+
+    async def find(self, create_id: str) -> str | None:
+        return None
+
+
+class _Immortal(StubBackend):
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.world.enforces_lifetime = False
+
+
+class _Twice(StubBackend):
+    async def destroy(self, sandbox_id: str) -> None:
+        if sandbox_id not in self.world.records:
+            raise RuntimeError("no such sandbox")
+        await super().destroy(sandbox_id)
+
+
+stub = Adapter("stub", StubBackend)
+liar_forgets = Adapter("liar-forgets", _Forgets)
+liar_partial = Adapter("liar-partial", _Partial)
+liar_swallows = Adapter("liar-swallows", _Swallows)
+liar_late = Adapter("liar-late", _Late)
+liar_chatty = Adapter("liar-chatty", _Chatty)
+liar_orphans = Adapter("liar-orphans", _Orphans)
+liar_immortal = Adapter("liar-immortal", _Immortal)
+liar_twice = Adapter("liar-twice", _Twice)

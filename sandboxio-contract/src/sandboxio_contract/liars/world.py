@@ -1,0 +1,113 @@
+"""What the stub's provider holds: sandboxes in memory, a record of requests, and gates."""
+
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from sandboxio_contract.ground.wire import Call, Gate, Place
+
+
+@dataclass(slots=True)
+class Record:
+    """One sandbox as its world holds it."""
+
+    identity: str
+    name: str
+    labels: Mapping[str, str]
+    expires_at: float
+    folder: str
+    processes: list["subprocess.Popen[bytes]"] = field(default_factory=list["subprocess.Popen[bytes]"])
+
+    def end(self) -> None:
+        """End every process."""
+        for process in self.processes:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+class World:
+    """What the provider holds, its recorder and its gates; one per backend name."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, Record] = {}
+        self.forgotten: set[str] = set()
+        self.enforces_lifetime = True
+        self._calls: list[Call] = []
+        self._gates: list[Gate] = []
+        self._lock = threading.Lock()
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """The requests so far."""
+        return tuple(self._calls)
+
+    def gate(self, matches: Callable[[Call], bool], place: Place) -> Gate:
+        """Hold each matching request from now on."""
+        gate = Gate(matches, place)
+        self._gates.append(gate)
+        return gate
+
+    def open_gates(self) -> None:
+        """Let everything through and forget the gates."""
+        for gate in self._gates:
+            gate.open()
+        self._gates.clear()
+
+    def make(self, name: str, labels: Mapping[str, str], lifetime: float) -> str:
+        """Carry out a creation; it blocks at gates."""
+        call = self._asked("POST", "/sandboxes")
+        identity = uuid.uuid4().hex
+        with self._lock:
+            folder = tempfile.mkdtemp(prefix="sandboxio-stub-")
+            self.records[identity] = Record(identity, name, dict(labels), time.time() + lifetime, folder)
+        if self.enforces_lifetime:
+            timer = threading.Timer(lifetime, self.drop, (identity,))
+            timer.daemon = True
+            timer.start()
+        self._answered(call)
+        return identity
+
+    def remove(self, identity: str) -> None:
+        """Carry out a removal; what is gone is success."""
+        call = self._asked("DELETE", f"/sandboxes/{identity}")
+        self.drop(identity)
+        self._answered(call)
+
+    def drop(self, identity: str) -> None:
+        """Remove a sandbox without a request."""
+        with self._lock:
+            record = self.records.pop(identity, None)
+        if record is not None:
+            record.end()
+            subprocess.run(["rm", "-rf", "--", record.folder], check=False)
+
+    def look(self, identity: str) -> Record | None:
+        """Return one sandbox that lives."""
+        self._answered(self._asked("GET", f"/sandboxes/{identity}"))
+        record = self.records.get(identity)
+        if record is not None and time.time() >= record.expires_at:
+            self.drop(identity)
+            return None
+        return record
+
+    def _asked(self, method: str, path: str) -> Call:
+        call = Call(method, path)
+        self._calls.append(call)
+        for gate in tuple(self._gates):
+            gate.pass_through(call, "before send")
+        return call
+
+    def _answered(self, call: Call) -> None:
+        for gate in tuple(self._gates):
+            gate.pass_through(call, "after commit")
+
+
+worlds: dict[str, World] = {}
