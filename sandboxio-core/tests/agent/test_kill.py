@@ -221,12 +221,12 @@ async def test_without_a_subreaper_an_escaped_process_makes_the_kill_say_sandbox
         assert agent.session.info()["kill"] == "sandbox"
         plain = await agent.start("sh", "-c", "sleep 600 & sleep 600")
         assert await plain.kill() == "tree"
-        alone = await agent.start("sh", "-c", "(setsid sleep 601 & echo $!); sleep 600")
+        alone = await agent.start("sh", "-c", "(setsid sleep 601 &); echo ready; sleep 600")
         await read_line(alone)
         assert await alone.kill() == "tree"
         assert (await agent.run("sh", "-c", "cat /proc/[0-9]*/cmdline")).stdout.count(b"sleep") == 0
         other = await agent.start("sleep", "600")
-        driver = await agent.start("sh", "-c", "(setsid sleep 600 & echo $!); sleep 600")
+        driver = await agent.start("sh", "-c", "(setsid sleep 600 &); echo ready; sleep 600")
         await read_line(driver)
         assert await driver.kill() == "sandbox"
         assert (await agent.run("echo", "on")).stdout == b"on\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from .pipes import Sink, Source
-from .trees import KILL_TIME, freeze, kill, send_signal
+from .trees import KILL_TIME, are_gone, freeze, kill, send_signal
 from .wire import (
     BODY_HEAD,
     BY_US,
@@ -156,8 +156,9 @@ class Command:
             if root:
                 send_signal(root, signal.SIGSTOP)
                 seen, complete = freeze(root, time.monotonic() + KILL_TIME)
-                kill([*seen, root])
-                certain = certain and complete
+                seen.add(root)
+                kill(seen)
+                certain = are_gone(seen) and certain and complete
             self.killed(certain)
 
     def killed(self, certain: bool) -> None:

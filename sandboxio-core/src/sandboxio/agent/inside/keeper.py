@@ -10,7 +10,7 @@ import time
 from .command import Command
 from .link import Link
 from .supervisor import EXITED, FAILED, KILLED, STARTED, Supervisor
-from .trees import KILL_TIME, children, freeze, kill, send_signal, sweep
+from .trees import DYING_TIME, KILL_TIME, children, freeze, kill, send_signal, sweep
 from .wire import REPORT, STATUS_CRASH, STATUS_OWNER_GONE, close, drain, leave, pipe_that_wakes, slurp
 
 TYPE_CHECKING = False
@@ -24,7 +24,6 @@ else:
     import _signal as signal
 
 POOL = 1  # supervisors that wait for a command
-DYING_TIME = 0.3  # seconds that killed processes may take to be gone
 COUNTERS = (
     (b"oom_kill ", ("/sys/fs/cgroup/memory/memory.oom_control", "/sys/fs/cgroup/memory.events")),
     (b"max ", ("/sys/fs/cgroup/pids/pids.events", "/sys/fs/cgroup/pids.events")),

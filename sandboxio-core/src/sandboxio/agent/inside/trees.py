@@ -17,6 +17,7 @@ else:
 
 HAS_CHILDREN_FILE = os.access("/proc/self/task/%d/children" % os.getpid(), os.R_OK)
 KILL_TIME = 3.0  # seconds that killing one tree may take
+DYING_TIME = 0.3  # seconds that killed processes may take to be gone
 
 
 def send_signal(pid: int, number: int) -> None:
@@ -83,3 +84,20 @@ def kill(pids: Iterable[int]) -> None:
     """End processes."""
     for pid in pids:
         send_signal(pid, signal.SIGKILL)
+
+
+def lives(pid: int) -> bool:
+    """Tell whether a process is there and no zombie."""
+    stat = slurp("/proc/%d/stat" % pid)
+    return stat[stat.rfind(b")") + 2 :][:1] not in (b"Z", b"X", b"")
+
+
+def are_gone(pids: Iterable[int]) -> bool:
+    """Wait until killed processes ended; false if some did not within a moment."""
+    until = time.monotonic() + DYING_TIME
+    left = list(pids)
+    while True:
+        left = [pid for pid in left if lives(pid)]
+        if not left or time.monotonic() > until:
+            return not left
+        time.sleep(0.001)
