@@ -24,6 +24,8 @@ from sandboxio_docker.errors import CONNECTION_LOST, is_gone
 from sandboxio_docker.sdk import Sdk
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
+ENGINES_WORDS = ("OCI runtime exec failed", "unable to find user", "unable to find group")
+"""How the engine's own error begins that it writes to the stdout of a command it could not start."""
 NO_PROCESS = ("resource temporarily unavailable", "read init-p", "errno=11")
 """How runc says that its own process was refused by the ceiling (measured with runc 1.1)."""
 UNUSABLE = ("permission denied", "exec format error", "is a directory", "not a directory")
@@ -157,15 +159,14 @@ class ExecDriver:
     async def settle(self, command: Command) -> None:
         """Wait until the command runs, or was refused; give it its code."""
         look = await self._look_until(lambda look: look.pid != 0 or look.code is not None)
-        if look.pid == 0:
-            text = await self._text()
+        if look.pid == 0 and look.code in (NOT_FOUND, NOT_EXECUTABLE) and (text := await self._engines_text()):
             await self.aclose()
-            self._refuse(command, text)
-            return
+            return self._refuse(command, text)
         self._stdin_open = _wants_stdin(command)
         if command.code is not None:
             await self.send(command.code)
             await self.close_stdin()
+        return None
 
     def _refuse(self, command: Command, text: str) -> None:
         # The engine writes its own error to the command's stdout, with exit code 126 whatever the reason was (runc #591).
@@ -189,6 +190,13 @@ class ExecDriver:
 
     async def receive(self) -> Chunk | None:
         """Return the next piece of output; see the port for when it is over."""
+        try:
+            return await self._receive()
+        except SandboxGone:
+            await self.aclose()
+            raise
+
+    async def _receive(self) -> Chunk | None:
         if self._refusal:
             return self._refusal.pop()
         while not self._over:
@@ -213,7 +221,7 @@ class ExecDriver:
         try:
             frame = await self._frames.receive()
         except CONNECTION_LOST as error:
-            raise await self._gone() from error
+            raise await self._session.gone() from error
         if frame is None:
             self._over = True
             return None
@@ -241,12 +249,19 @@ class ExecDriver:
         while await self.receive() is not None:
             pass
         if self._exit is None:
-            # The stream may end early (docker-py #3160): the exit code is the engine's word, however long it takes.
-            look = await self._look_until(lambda look: not look.running and look.code is not None)
-            assert look.code is not None
-            self._exit = await self._killed() if look.code == KILLED else Exit(look.code)
-            await self._frames.aclose()
+            try:
+                self._exit = await self._find_exit()
+            except SandboxGone:
+                await self.aclose()
+                raise
+            await self.aclose()
         return self._exit
+
+    async def _find_exit(self) -> Exit:
+        # The stream may end early (docker-py #3160): the exit code is the engine's word, however long it takes.
+        look = await self._look_until(lambda look: not look.running and look.code is not None)
+        assert look.code is not None
+        return await self._killed() if look.code == KILLED else Exit(look.code)
 
     async def _killed(self) -> Exit:
         """Tell apart who ended the command: the kernel for want of memory, the end of the whole sandbox, or a kill."""
@@ -255,13 +270,9 @@ class ExecDriver:
         for pause in POLLS:
             # The engine notes the command's end before the container's.
             if await self._session.has_ended():
-                raise await self._gone()
+                raise await self._session.gone()
             await anyio.sleep(pause)
         return Exit(KILLED)
-
-    async def _gone(self) -> SandboxGone:
-        await self.aclose()
-        return await self._session.gone()
 
     async def kill(self) -> Killed:
         """End the sandbox: nothing smaller can be ended for certain this way."""
@@ -281,11 +292,17 @@ class ExecDriver:
             await anyio.sleep(pause)
         raise AssertionError
 
-    async def _text(self) -> str:
-        text = b""
+    async def _engines_text(self) -> str | None:
+        """Return the engine's own error if that is what the streams hold, else leave them as they are."""
+        frames: list[tuple[int, bytes]] = []
         while frame := await self._frames.receive():
-            text += frame[1]
-        return text.decode("utf-8", "replace").strip()
+            frames.append(frame)
+        text = b"".join(piece for _, piece in frames).decode("utf-8", "replace").strip()
+        if text.startswith(ENGINES_WORDS):
+            return text
+        for kind, piece in reversed(frames):
+            self._frames.give_back(kind, piece)
+        return None
 
 
 def _create(client: Sdk, container_id: str, command: Command) -> str:

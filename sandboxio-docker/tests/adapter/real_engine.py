@@ -1,7 +1,7 @@
 """Drive the backend against a real engine, and look at the engine with the SDK's own client."""
 
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +55,7 @@ async def planned(backend: DockerBackend, spec: SandboxSpec, *, forced_exec: boo
 
 
 @contextlib.asynccontextmanager
-async def running(spec: SandboxSpec, *, forced_exec: bool = False) -> AsyncIterator[Running]:
+async def running(spec: SandboxSpec, *, forced_exec: bool = False) -> AsyncGenerator[Running, None]:
     """Make, attest and open one sandbox as core does; it is gone afterwards, its network too."""
     assert isinstance(spec.config, DockerConfig)
     backend = DockerBackend(spec.config)
@@ -82,12 +82,14 @@ async def running(spec: SandboxSpec, *, forced_exec: bool = False) -> AsyncItera
 def leftovers(create_id: str) -> tuple[list[str], list[str]]:
     """Return the containers and networks that still carry this id."""
     filters = {"label": [f"io.sandboxio.create-id={create_id}"]}
-    with contextlib.closing(docker.from_env()) as client:
-        containers = [one.id or "" for one in client.containers.list(all=True, filters=filters, ignore_removed=True)]
-        return containers, [one.id or "" for one in client.networks.list(filters=filters)]
+    with contextlib.closing(docker.APIClient(version="auto")) as api:
+        client: Any = api
+        containers = client.containers(all=True, filters=filters)
+        return [one["Id"] for one in containers], [one["Id"] for one in client.networks(filters=filters)]
 
 
 def inspect(container_id: str) -> Mapping[str, Any]:
-    with contextlib.closing(docker.APIClient(version="auto")) as client:
+    with contextlib.closing(docker.APIClient(version="auto")) as api:
+        client: Any = api
         answer: Mapping[str, Any] = client.inspect_container(container_id)
         return answer

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
 Answer = tuple[int, Any]
@@ -114,12 +114,11 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    server: _Server
 
     def address_string(self) -> str:
         return "test"
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
         """Be silent."""
 
     def _serve(self) -> None:
@@ -128,8 +127,8 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(length)) if length else None
         path = re.sub(r"^/v1\.\d+", "", unquote(parts.path))
         query = {key: values[0] for key, values in parse_qs(parts.query).items()}
-        status, answer = self.server.engine.reply(Asked(self.command, path, query, body))
-        lines = [json.dumps(line) for line in answer] if isinstance(answer, tuple) else None  # type: ignore[var-annotated]
+        status, answer = cast("_Server", self.server).engine.reply(Asked(self.command, path, query, body))
+        lines = [json.dumps(line) for line in answer] if isinstance(answer, tuple) else None
         content = b"" if answer is None else ("\n".join(lines) if lines is not None else json.dumps(answer)).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import anyio
 import docker
@@ -227,13 +228,17 @@ async def test_too_much_on_the_disk_ends_the_sandbox(forced_exec: bool) -> None:
         assert caught.value.reason == "disk_mb"
 
 
+async def _until_it_fails(sandbox: Running) -> None:
+    while True:
+        await sandbox.run("true")
+
+
 async def test_at_the_ceiling_a_new_command_is_refused_and_the_bomb_can_be_killed() -> None:
     bomb = "import os, time\nwhile True:\n try:\n  os.fork()\n except OSError: time.sleep(0.05)"
     async with running(spec_of(PYTHON, resources=Resources(pids=64))) as sandbox:
         driver = await sandbox.session.start(Command(("python3", "-c", bomb), cwd="/"))
         with anyio.fail_after(20), pytest.raises(ResourceLimitExceeded) as caught:
-            while True:
-                await sandbox.run("true")
+            await _until_it_fails(sandbox)
         assert caught.value.limit == "pids"
         assert await driver.kill() == "tree"
         assert (await sandbox.run("true"))[2].code == 0
@@ -263,10 +268,11 @@ async def test_without_a_filter_deny_is_refused_unless_vsock_is_accepted() -> No
 
 @pytest.fixture
 def empty_image() -> Iterator[str]:
-    client, name = docker.from_env(), f"sandboxio-test/empty-{os.getpid()}"
-    client.api.import_image_from_data(_tar_of_nothing(), repository=name, tag="latest")
+    client: Any = docker.APIClient(version="auto")
+    name = f"sandboxio-test/empty-{os.getpid()}"
+    client.import_image_from_data(_tar_of_nothing(), repository=name, tag="latest")
     yield name
-    client.api.remove_image(name, force=True)
+    client.remove_image(name, force=True)
     client.close()
 
 
