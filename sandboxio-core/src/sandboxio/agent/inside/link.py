@@ -57,6 +57,9 @@ class Link(Loop):
         """Write what the host takes; the rest waits until it takes more."""
         while self.host_there:
             if not self.wire:
+                if not self.urgent and not self.bulk:
+                    self.unwatch(1)
+                    return
                 self.wire = [bytes(self.urgent), *self.bulk[:4]]
                 self.urgent.clear()
                 self.bulk_size -= sum(map(len, self.bulk[:4]))
@@ -73,9 +76,6 @@ class Link(Loop):
                 count -= len(self.wire.pop(0))
             if self.wire:
                 self.wire[0] = memoryview(self.wire[0])[count:]
-            elif not self.urgent and not self.bulk:
-                self.unwatch(1)
-                return
 
     def nothing(self, _events: int) -> None:
         """The loop flushes at every turn; it only had to turn."""
