@@ -106,7 +106,7 @@ class AgentProcess:
 
     def _consumed(self, size: int) -> None:
         self._owed += size
-        if self._owed >= WINDOW // 4 and not self._over:
+        if self._owed >= WINDOW // 2 and not self._over:
             self._connection.post(Request.CREDIT, self._channel, pack(">I", self._owed))
             self._may_receive += self._owed
             self._owed = 0

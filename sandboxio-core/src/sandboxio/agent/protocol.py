@@ -93,26 +93,32 @@ class Decoder:
 
     def __init__(self) -> None:
         self._buffer = bytearray()
+        self._wanted = _HEADER.size
 
     def feed(self, data: bytes) -> list[Frame]:
         """Take in ``data`` and return the frames that are complete now.
 
         :raises ProtocolViolation: an unknown kind, or a length that no frame of its kind has.
         """
-        buffer = self._buffer
-        buffer += data
+        if self._buffer:
+            self._buffer += data
+            if len(self._buffer) < self._wanted:
+                return []
+            data = bytes(self._buffer)
+            self._buffer.clear()
         frames: list[Frame] = []
         start = 0
-        with memoryview(buffer) as view:
-            while len(view) - start >= _HEADER.size:
-                size, channel, number = _HEADER.unpack_from(view, start)
-                kind = _checked(size, number)
-                end = start + _HEADER.size + size
-                if end > len(view):
-                    break
-                frames.append(Frame(kind, channel, bytes(view[end - size : end])))
-                start = end
-        del buffer[:start]
+        self._wanted = _HEADER.size
+        while len(data) - start >= _HEADER.size:
+            size, channel, number = _HEADER.unpack_from(data, start)
+            kind = _checked(size, number)
+            end = start + _HEADER.size + size
+            if end > len(data):
+                self._wanted = end - start
+                break
+            frames.append(Frame(kind, channel, data[end - size : end]))
+            start = end
+        self._buffer += data[start:]
         return frames
 
 

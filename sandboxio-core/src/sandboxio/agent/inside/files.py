@@ -17,7 +17,7 @@ from .paths import (
     remove_tree,
     replace,
 )
-from .wire import CHUNK, DONE, GRANT, LIST, MKDIR, OUT, READ, REMOVE, STAT, U32, WRITE, write_all
+from .wire import CHUNK, DONE, GRANT, LIST, MKDIR, OUT, READ, REMOVE, STAT, U32, WINDOW, WRITE, write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -136,12 +136,15 @@ class Job:
 
     def fill(self, fd: int) -> Generator[bool, None, None]:
         """Write what the host sends until it says that this was all."""
+        taken = 0
         while self.inbox or not self.ending:
             parts, self.inbox = self.inbox, []
             for part in parts:
                 write_all(fd, part)
-            if parts:
-                self.agent.send(GRANT, self.channel, U32.pack(sum(map(len, parts))))
+                taken += len(part)
+            if taken >= WINDOW:
+                self.agent.send(GRANT, self.channel, U32.pack(taken))
+                taken = 0
             yield bool(parts)
 
     def list(self, path: bytes) -> Steps:

@@ -73,6 +73,7 @@ class Supervisor:
             self.say(FAILED, NO_PROCESS, error.errno or 0)
         if self.leader:
             self.say(STARTED, self.leader)
+            put_behind(self.leader)
             self.feed_code(code_size)
             self.watch()
 
@@ -104,8 +105,6 @@ class Supervisor:
             self.say(EXITED, (127 if error.errno in (errno.ENOENT, errno.ENOTDIR) else 126) << 8)
         finally:
             close(0, 1, 2, self.code, *self.stdio)
-        if self.leader:
-            put_behind(self.leader)
 
     def take_stdio(self, keep_stdin: bool) -> None:
         """Make the pipes 0, 1 and 2; a command without stdin gets the null device, or an empty pipe without one."""
