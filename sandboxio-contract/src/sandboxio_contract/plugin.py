@@ -215,7 +215,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     for report in _reports(config):
         terminalreporter.section(f"contract: {report.target}")
         for line in report.lines:
-            if line.results or not config.getoption("--sandboxio-only"):
+            if line.run:
                 text = report.text(line)
                 terminalreporter.line(text, red=line.status == "violated", yellow=line.status == "not-provable")
         terminalreporter.line(report.counts(), bold=True)

@@ -13,6 +13,7 @@ from sandboxio_contract.run import Result
 from sandboxio_contract.verdict import Status, worst
 
 SCHEMA = 1
+NOT_RUN = "not run"
 DISTRIBUTIONS = ("sandboxio-core", "sandboxio-contract", "pytest", "anyio", "trio")
 
 
@@ -24,6 +25,11 @@ class Line:
     status: Status
     evidence: str
     results: tuple[Result, ...] = ()
+
+    @property
+    def run(self) -> bool:
+        """Whether it is part of what was run: rows that nobody asked for are left out of a table."""
+        return self.evidence != NOT_RUN
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +100,7 @@ def judge(target: str, results: Iterable[Result], distribution: str = "") -> Rep
             lines.append(_both_loops(requirement, found))
         elif not own:
             built = requirement not in NOT_BUILT
-            lines.append(Line(requirement, "not built", "not run" if built else "no row judges it yet"))
+            lines.append(Line(requirement, "not built", NOT_RUN if built else "no row judges it yet"))
         else:
             status = worst(result.status for result in own)
             lines.append(Line(requirement, status, _evidence(own, status), own))

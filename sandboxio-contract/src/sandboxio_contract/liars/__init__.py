@@ -36,13 +36,7 @@ _TEARDOWN = {"TRD-02", "TRD-03", "TRD-04", "TRD-05", "TRD-07", "LOOP-01", "TMO-0
 
 LIARS: tuple[Liar, ...] = (
     Liar("liar-forgets", "kill answers, and forgets the sandbox alive", "stub", {"TRD-01"}, _TEARDOWN),
-    Liar(
-        "liar-partial",
-        "a command that is cut off is reported as success",
-        "stub",
-        {"TMO-03"},
-        {"TMO-02", "RUN-01", "RUN-04"},
-    ),
+    Liar("liar-partial", "a command that is cut off is reported as success", "stub", {"TMO-03"}),
     Liar("liar-swallows", "cancellation while preparing is swallowed", "stub", {"TRD-05"}),
     Liar("liar-late", "a policy is refused after the sandbox was made", "stub", {"NET-05"}),
     Liar("liar-chatty", "planning already asks the provider", "stub", {"ISO-01"}),

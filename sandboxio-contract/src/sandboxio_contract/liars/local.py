@@ -57,7 +57,11 @@ class StubSession:
             code = 127 if isinstance(error, FileNotFoundError) else 126
             return StubProcess(None, Exit(code, started=False), [Chunk("stderr", f"{argv[0]}: {error}\n".encode())])
         self._record.processes.append(process)
-        return StubProcess(process)
+        return self.driver(argv)(process)
+
+    def driver(self, argv: list[str]) -> "type[StubProcess]":
+        """Return the class that drives a command; liars have others."""
+        return StubProcess
 
     async def aclose(self) -> None:
         """Hold nothing."""
@@ -87,7 +91,7 @@ class StubProcess:
         assert self.process is not None
         pipe = self.process.stdout if name == "stdout" else self.process.stderr
         assert pipe is not None
-        with suppress(OSError, ValueError):
+        with pipe, suppress(OSError, ValueError):
             while data := os.read(pipe.fileno(), 65_536):
                 while sum(len(chunk.data) for chunk in self._chunks) > 1_000_000:
                     time.sleep(POLL)

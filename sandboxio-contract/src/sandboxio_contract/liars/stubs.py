@@ -1,6 +1,5 @@
 """The stub and its liars, as hook implementations that `sandboxio.register` can name."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -57,9 +56,8 @@ class _PartialProcess(StubProcess):
 
 
 class _PartialSession(StubSession):
-    def started(self, argv: list[str], env: Mapping[str, str], cwd: str, *, stdin: bool) -> StubProcess:
-        honest = super().started(argv, env, cwd, stdin=stdin)
-        return _PartialProcess(honest.process) if honest.process else honest
+    def driver(self, argv: list[str]) -> type[StubProcess]:
+        return _PartialProcess if "sleep 30" in " ".join(argv) else StubProcess
 
 
 class _Partial(StubBackend):

@@ -31,6 +31,9 @@ class Record:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+            if process.stdin is not None:
+                with suppress(OSError):
+                    process.stdin.close()
 
 
 class World:

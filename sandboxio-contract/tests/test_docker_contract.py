@@ -1,0 +1,72 @@
+"""The whole contract on a real engine: nothing violated, nothing silent, deny proven in each of its forms."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.docker, pytest.mark.network]
+
+TARGET = "docker://sandboxio-test/python"
+DENIED = (
+    "tcp4-80",
+    "tcp6-80",
+    "udp4",
+    "udp6",
+    "dns4-udp",
+    "dns-lookup",
+    "dns-configured",
+    "metadata",
+    "gateway",
+    "neighbour",
+)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str, int]:
+    folder = tmp_path_factory.mktemp("contract")
+    path = folder / "conformance.json"
+    command = [sys.executable, "-m", "pytest", "-p", "sandboxio_contract", "--sandboxio-target", TARGET]
+    done = subprocess.run(
+        [*command, "--sandboxio-report", str(path)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=1200,
+    )
+    assert path.exists(), done.stdout + done.stderr
+    return json.loads(Path(path).read_text()), done.stdout, done.returncode
+
+
+def test_no_row_is_violated(run: tuple[dict[str, Any], str, int]) -> None:
+    data, output, code = run
+    assert [name for name, entry in data["requirements"].items() if entry["verdict"] == "violated"] == [], output
+    assert code == 0, output
+
+
+def test_nothing_is_skipped_in_silence(run: tuple[dict[str, Any], str, int]) -> None:
+    data, output, _ = run
+    for name, entry in data["requirements"].items():
+        assert f"\n{name} " in output
+        for row in entry["rows"]:
+            assert row["evidence"], row
+            assert row["verdict"] in ("proven", "refused", "proven with residual", "not-provable", "violated"), row
+    assert " skipped" not in output
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_deny_is_proven_for_every_kind_of_target(run: tuple[dict[str, Any], str, int], loop: str) -> None:
+    rows = run[0]["requirements"]["NET-02"]["rows"]
+    (row,) = [one for one in rows if one["loop"] == loop]
+    parts = {part["name"]: part["verdict"] for part in row["parts"]}
+    assert {name: parts.get(name) for name in DENIED} == dict.fromkeys(DENIED, "proven")
+
+
+def test_what_can_be_judged_by_now_is_proven(run: tuple[dict[str, Any], str, int]) -> None:
+    verdicts = {name: entry["verdict"] for name, entry in run[0]["requirements"].items()}
+    unclear = {name: verdict for name, verdict in verdicts.items() if verdict not in ("proven", "refused", "not built")}
+    assert unclear == {}
