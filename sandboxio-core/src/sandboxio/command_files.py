@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from sandboxio import file_scripts as scripts
 from sandboxio.errors import (
     CapabilityNotSupported,
     FileSystemError,
@@ -42,127 +43,6 @@ _ERRORS: dict[int, tuple[type[FileSystemError], str, int]] = {
 }
 """Exit code of a script → error class, text, errno."""
 
-_READ = """
-[ -e "$1" ] || exit 44
-[ -d "$1" ] && exit 45
-[ -f "$1" ] || exit 46
-[ -r "$1" ] || exit 47
-exec cat < "$1"
-"""
-
-_WHY_NOT = """
-why_not() {
-  p=$1
-  while [ ! -e "$p" ] && [ ! -L "$p" ]; do p=${p%/*}; p=${p:-/}; done
-  [ -d "$p" ] || exit 49
-  [ -w "$p" ] || exit 47
-  exit 51
-}
-"""
-"""Says why ``mkdir -p`` failed; its own words depend on language and implementation."""
-
-_FOLLOW = """
-follow() {
-  t=$1; k=0
-  while [ -L "$t" ]; do
-    k=$((k + 1)); [ $k -gt 40 ] && exit 44
-    # The mark keeps a newline at the end of a name, which $( ) would cut.
-    l=$(readlink "$t" && printf .) || exit 44
-    l=${l%??}
-    case $l in /*) t=$l ;; *) t=${t%/*}/$l ;; esac
-  done
-}
-"""
-"""Sets ``t`` to what a link leads to; ``readlink -f`` of some busybox fails where that is missing."""
-
-_WRITE = (
-    _WHY_NOT
-    + _FOLLOW
-    + """
-case $1 in */) exit 45 ;; esac
-follow "$1"
-[ -d "$t" ] && exit 45
-if [ -e "$t" ] && [ ! -f "$t" ]; then exit 46; fi
-d=${t%/*}; d=${d:-/}
-mkdir -p "$d" 2>/dev/null || why_not "$d"
-[ -w "$d" ] || exit 47
-n=$d/.sandboxio.$2
-m=644
-[ -e "$t" ] && m=$(stat -c %a "$t")
-(set -C; : > "$n") 2>/dev/null || exit 51
-if cat > "$n" 2>/dev/null; then :; else rm -f "$n"; exit 51; fi
-chmod "$m" "$n"
-printf '%s\\0%s' "$(wc -c < "$n")" "$t"
-"""
-)
-
-_COMMIT = """
-n=${1%/*}/.sandboxio.$2
-mv -f "$n" "$1" || { rm -f "$n"; exit 50; }
-"""
-
-_DISCARD = (
-    _FOLLOW
-    + """
-follow "$1"
-rm -f "${t%/*}/.sandboxio.$2"
-"""
-)
-
-_ENTRY = """
-entry() {
-  if [ -L "$1" ]; then l=l; else l=-; fi
-  s=$(stat -L -c '%s %f %Y' "$1" 2>/dev/null) || s='0 0 0'
-  printf '%s %s\\n%s\\0' "$l" "$s" "$1"
-}
-"""
-
-_LIST = (
-    _ENTRY
-    + """
-[ -e "$1" ] || exit 44
-[ -d "$1" ] || exit 49
-{ [ -r "$1" ] && [ -x "$1" ]; } || exit 47
-d=${1%/}
-for f in "$d"/* "$d"/.[!.]* "$d"/..?*; do
-  if [ -e "$f" ] || [ -L "$f" ]; then entry "$f"; fi
-done
-"""
-)
-
-_STAT = (
-    _ENTRY
-    + """
-[ -e "$1" ] || exit 44
-entry "$1"
-"""
-)
-
-_MKDIR = (
-    _WHY_NOT
-    + """
-if [ "$2" = parents ]; then
-  if [ -e "$1" ] && [ ! -d "$1" ]; then exit 48; fi
-  mkdir -p "$1" 2>/dev/null || why_not "$1"
-else
-  if [ -e "$1" ] || [ -L "$1" ]; then exit 48; fi
-  d=${1%/*}; d=${d:-/}
-  [ -e "$d" ] || exit 44
-  [ -d "$d" ] || exit 49
-  mkdir "$1" 2>/dev/null || why_not "$1"
-fi
-"""
-)
-
-_REMOVE = """
-if [ ! -e "$1" ] && [ ! -L "$1" ]; then exit 44; fi
-if [ -d "$1" ] && [ ! -L "$1" ]; then
-  if [ "$2" = recursive ]; then rm -rf "$1" || exit 47; else rmdir "$1" || exit 45; fi
-else
-  rm -f "$1" || exit 47
-fi
-"""
-
 
 class CommandFiles:
     """The file service of `sandboxio.port.HasFiles`, done with fixed scripts."""
@@ -172,7 +52,7 @@ class CommandFiles:
 
     async def read(self, path: str) -> AsyncIterator[bytes]:
         """Iterate over a regular file's content in chunks."""
-        driver = await self._start(_READ, path)
+        driver = await self._start(scripts.READ, path)
         ended = False
         try:
             while (chunk := await driver.receive()) is not None:
@@ -191,36 +71,36 @@ class CommandFiles:
             sent, (size, target) = await self._send(path, token, chunks)
             if size != sent:
                 raise FileSystemError(f"{path!r}: {size} of {sent} bytes arrived; nothing was changed", errno=5)
-            await self._run(_COMMIT, path, target, token)
+            await self._run(scripts.COMMIT, path, target, token)
         except BaseException:
             await self._discard(path, token)
             raise
 
     async def list(self, path: str) -> list[FileInfo]:
         """Return a directory's entries."""
-        return _entries(path, await self._run(_LIST, path, path))
+        return _entries(path, await self._run(scripts.LIST, path, path))
 
     async def stat(self, path: str) -> FileInfo:
         """Return what is known about one path."""
-        entries = _entries(path, await self._run(_STAT, path, path))
+        entries = _entries(path, await self._run(scripts.STAT, path, path))
         if len(entries) != 1:
             raise _nonsense(path)
         return entries[0]
 
     async def mkdir(self, path: str, *, parents: bool) -> None:
         """Make a directory."""
-        await self._run(_MKDIR, path, _bare(path), "parents" if parents else "one")
+        await self._run(scripts.MKDIR, path, _bare(path), "parents" if parents else "one")
 
     async def remove(self, path: str, *, recursive: bool) -> None:
         """Remove a file, link, empty directory or tree."""
-        await self._run(_REMOVE, path, _bare(path), "recursive" if recursive else "one")
+        await self._run(scripts.REMOVE, path, _bare(path), "recursive" if recursive else "one")
 
     async def _start(self, script: str, *arguments: str, stdin: bool = False) -> ProcessDriver:
         command = Command(("sh", "-c", script, "sh", *arguments), cwd="/", stdin=stdin)
         return await self._lease.start(command, self._lease.timeout)
 
     async def _send(self, path: str, token: str, chunks: AsyncIterator[bytes]) -> tuple[int, tuple[int, str]]:
-        driver = await self._start(_WRITE, path, token, stdin=True)
+        driver = await self._start(scripts.WRITE, path, token, stdin=True)
         sent = 0
         try:
             async for chunk in chunks:
@@ -242,7 +122,7 @@ class CommandFiles:
         async def work() -> None:
             with suppress(SandboxError), self._lease.mapped():
                 self._lease.check_alive()
-                await self._run(_DISCARD, path, path, token)
+                await self._run(scripts.DISCARD, path, path, token)
 
         await finish(work, DISCARD_BOUND, lambda: None)
 

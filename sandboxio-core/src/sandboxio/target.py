@@ -91,6 +91,8 @@ def _parameters(backend: str, query: str) -> dict[str, str]:
         raise ConfigurationError("the DSN's parameters are malformed", hint="write ?name=value&name=value") from None
     params: dict[str, str] = {}
     for name, value in pairs:
+        if not name:
+            raise ConfigurationError("a parameter of the DSN has no name", hint="write ?name=value&name=value")
         if _CREDENTIAL.search(name):
             raise ConfigurationError(
                 f"a DSN may not carry credentials (parameter {name!r})",
