@@ -30,9 +30,8 @@ GROUPS: dict[str, Callable[[Bench], Awaitable[list[Figure]]]] = {
 RESULTS = Path(__file__).with_name("results")
 
 
-async def measure(groups: list[str], runs: int, llm_python: str | None) -> list[Figure]:
-    """Measure the groups; one that fails is told and left out, and the others still come."""
-    figures: list[Figure] = []
+async def measure(groups: list[str], runs: int, llm_python: str | None, figures: list[Figure]) -> None:
+    """Measure the groups into ``figures``; one that fails is told and left out, and the others still come."""
     async with prepared(runs, llm_python) as bench:
         for group in groups:
             began = time.monotonic()
@@ -42,7 +41,6 @@ async def measure(groups: list[str], runs: int, llm_python: str | None) -> list[
                 say(f"{group}: FAILED: {error!r}")
                 continue
             say(f"{group}: {time.monotonic() - began:.0f} s")
-    return figures
 
 
 def environment() -> dict[str, object]:
@@ -70,7 +68,11 @@ def main() -> int:
     if unknown:
         parser.error(f"no such group: {', '.join(unknown)}")
     about = environment()
-    figures = asyncio.run(measure(options.groups or list(GROUPS), options.runs, options.llm_python))
+    figures: list[Figure] = []
+    try:
+        asyncio.run(measure(options.groups or list(GROUPS), options.runs, options.llm_python, figures))
+    except KeyboardInterrupt:
+        say("interrupted: the figures so far")
     sys.stdout.write(render(figures))
     kept = RESULTS / f"{time.strftime('%Y-%m-%d-%H%M%S')}.json"
     kept.write_text(json.dumps({"about": about, "figures": [figure.to_json() for figure in figures]}, indent=1) + "\n")

@@ -22,6 +22,10 @@ class Crowds:
         self._count = count
         self._egress = egress
 
+    def failed(self, name: str) -> float:
+        """Return how many sandboxes of a contender failed, in all its crowds."""
+        return float(sum(failure.startswith(f"{name}: ") for failure in self.failures))
+
     def action(self, contender: Contender) -> Action:
         """Return one crowd of a contender."""
 
@@ -43,11 +47,13 @@ async def measure(bench: Bench) -> list[Figure]:
         runs = bench.few(3)
         actions = {contender.name: crowds.action(contender) for contender in bench.contenders}
         samples = await alternate(actions, runs, {other.name: 1 for other in bench.others})
-        failed = {OURS: [float(sum(failure.startswith(OURS) for failure in crowds.failures))]}
+        failed = {name: [crowds.failed(name) / len(samples[name])] for name in samples}
         note = [f"n={runs}, the others n=1; {CONCURRENCY} requests at once; llm-sandbox's are removed by force"]
         figures += [
             Figure("P7", f"{count} at once, {what}", "ms", milliseconds(samples), (Goal(1.2, ENGINE),), note),
-            Figure("P7", f"failures, {what}", "of all", failed, (Goal(0),), sorted(set(crowds.failures))[:3]),
+            Figure(
+                "P7", f"failures of {count}, {what}", "each time", failed, (Goal(0),), sorted(set(crowds.failures))[:3]
+            ),
             Figure("P7", f"threads at {count}", "threads", {OURS: crowds.threads}, (Goal(THREADS),)),
         ]
     return figures
