@@ -44,6 +44,8 @@ class _Client(APIClient):
     """
 
     def request(self, method: str | bytes, url: str | bytes, *args: Any, **kwargs: Any) -> Response:
+        # Neither a proxy nor REQUESTS_CA_BUNDLE, which would replace the engine's own CA (psf/requests #3829).
+        self.trust_env = False
         kwargs["timeout"] = _within.get()
         return super().request(method, url, *args, **kwargs)
 
@@ -115,6 +117,9 @@ class Engine:
 
     def _connected(self) -> _Client:
         # A forked child must not share its parent's pooled connections: answers would be mixed up.
+        known = self._client
+        if known is not None and known[0] == os.getpid():
+            return known[1]
         with self._lock:
             if self._client is None or self._client[0] != os.getpid():
                 self._client = (os.getpid(), connect(self.endpoint))

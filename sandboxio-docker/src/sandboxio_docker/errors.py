@@ -104,6 +104,8 @@ def _innermost(error: BaseException) -> str:
 
 
 def _start_hint(endpoint: Endpoint, why: str) -> str:
+    if "CERTIFICATE" in why:
+        return "check DOCKER_CERT_PATH (ca.pem, cert.pem, key.pem), or the Docker context's TLS files"
     if not endpoint.is_local:
         return f"check that the engine at {endpoint.base_url} runs and can be reached, or unset DOCKER_HOST"
     if "ermission denied" in why:

@@ -47,10 +47,12 @@ def engine() -> Iterator[ScriptedEngine]:
 
 
 @pytest.fixture
-def backend(engine: ScriptedEngine) -> DockerBackend:
+def backend(engine: ScriptedEngine) -> Iterator[DockerBackend]:
     made = DockerBackend(DockerConfig(host=engine.host))
     made._reaper = RecordingReaper(engine)  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]
-    return made
+    yield made
+    if made._engine._client is not None:
+        made._engine._client[1].close()
 
 
 @pytest.fixture

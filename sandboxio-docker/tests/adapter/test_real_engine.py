@@ -1,10 +1,7 @@
 """The adapter on a real engine, over both transports."""
 
-import contextlib
 import json
 import os
-import socket
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,13 +10,20 @@ from typing import Any
 import anyio
 import docker
 import pytest
-from sandboxio.errors import ConfigurationError, PolicyNotEnforced, ResourceLimitExceeded, SandboxGone
+from sandboxio.errors import (
+    CapabilityNotSupported,
+    ConfigurationError,
+    PolicyNotEnforced,
+    ResourceLimitExceeded,
+    SandboxGone,
+)
 from sandboxio.policy import NetworkPolicy, Resources
 from sandboxio.port import CODE_PATH, Command, HasFiles, TransportUnfit
 from sandboxio_docker.backend import DockerBackend
 from sandboxio_docker.config import DockerConfig
 
 from .real_engine import Running, finish, inspect, leftovers, planned, running
+from .relay import make_certificates, relay
 from .specs import spec_of
 
 pytestmark = [pytest.mark.docker, pytest.mark.anyio]
@@ -294,39 +298,19 @@ async def test_an_image_with_neither_python_nor_sleep_is_refused_naming_both(emp
 
 @pytest.fixture
 def tcp_host() -> Iterator[str]:
-    """The engine's socket over TCP, as a remote engine is reached."""
-    path = (os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock").removeprefix("unix://")
-    if not Path(path).exists():
-        pytest.skip("the engine of this run is no local socket")
-    listener = socket.create_server(("127.0.0.1", 0))
-    threading.Thread(target=_relay, args=(listener, path), daemon=True).start()
-    yield f"tcp://127.0.0.1:{listener.getsockname()[1]}"
-    listener.close()
+    with relay() as address:
+        yield f"tcp://{address}"
 
 
-def _relay(listener: socket.socket, path: str) -> None:
-    while True:
-        try:
-            near, _ = listener.accept()
-        except OSError:
-            return
-        threading.Thread(target=_serve, args=(near, path), daemon=True).start()
-
-
-def _serve(near: socket.socket, path: str) -> None:
-    with near, socket.socket(socket.AF_UNIX) as far:
-        far.connect(path)
-        up = threading.Thread(target=_copy, args=(near, far), daemon=True)
-        up.start()
-        _copy(far, near)
-        up.join(10)
-
-
-def _copy(source: socket.socket, target: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        while data := source.recv(65536):
-            target.sendall(data)
-        target.shutdown(socket.SHUT_WR)
+@pytest.fixture
+def tls_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    make_certificates(tmp_path)
+    with relay(tmp_path) as address:
+        monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
+        monkeypatch.setenv("DOCKER_CERT_PATH", str(tmp_path))
+        # An authority for the web must not take the place of the engine's own.
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/nonexistent/ca.pem")
+        yield f"tcp://{address}"
 
 
 @both_transports
@@ -335,3 +319,16 @@ async def test_an_engine_over_tcp_serves_as_well(tcp_host: str, forced_exec: boo
     async with running(spec, forced_exec=forced_exec) as sandbox:
         out, _, ended = await sandbox.run("cat", stdin=b"over tcp")
         assert (out, ended.code) == (b"over tcp", 0)
+
+
+async def test_an_engine_over_tls_serves_as_well(tls_host: str) -> None:
+    async with running(spec_of(PYTHON, host=tls_host)) as sandbox:
+        out, _, ended = await sandbox.run("cat", stdin=b"over tls")
+        assert (out, ended.code) == (b"over tls", 0)
+
+
+async def test_stdin_over_tls_is_refused_where_only_exec_serves(tls_host: str) -> None:
+    async with running(spec_of(PYTHON, host=tls_host, accept_vsock=True), forced_exec=True) as sandbox:
+        assert (await sandbox.run("echo", "hi"))[0] == b"hi\n"
+        with pytest.raises(CapabilityNotSupported, match="TLS"):
+            await sandbox.run("cat", stdin=b"x")
