@@ -203,3 +203,24 @@ async def test_output_before_the_program_could_be_executed_is_impossible(agent: 
     assert isinstance(await driver.receive(), Chunk)
     assert await driver.receive() is None
     assert (await driver.wait()).started is False
+
+
+async def test_nothing_of_a_command_reaches_the_next(agent: Local, tmp_path: Path) -> None:
+    look = "import os; print(sorted(os.environ), os.getcwd(), sorted(os.listdir('/proc/self/fd')), os.getpgrp() == os.getpid())"
+    first = await agent.run(sys.executable, "-c", look)
+    driver = await agent.start(
+        sys.executable, "{code}", env={"SECRET": "x"}, cwd="/usr", stdin=True, code=look.encode()
+    )
+    assert b"SECRET" in (await finished(driver)).stdout
+    with pytest.raises(ConfigurationError):
+        await agent.run("true", cwd="/no/such/place")
+    await agent.run("no-such-program")
+    for _ in range(5):
+        assert await agent.run(sys.executable, "-c", look) == first
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="only root can switch users")
+async def test_a_supervisor_that_became_another_user_serves_nobody_else(agent: Local) -> None:
+    for user in ("nobody", None, "nobody", None):
+        result = await agent.run("id", "-u", cwd="/", user=user)
+        assert result.stdout == (b"65534\n" if user else b"0\n")

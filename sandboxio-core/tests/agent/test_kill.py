@@ -206,6 +206,20 @@ async def test_a_command_that_kills_its_supervisor_at_once_ends_with_it_or_goes_
         end(*running("sleep\x00602", before))
 
 
+@pytest.mark.parametrize("number", [9, 19])
+async def test_a_waiting_supervisor_that_is_killed_or_stopped_costs_nobody_anything(agent: Local, number: int) -> None:
+    children = Path(f"/proc/{agent.session.report.pid}/task/{agent.session.report.pid}/children")
+    for _ in range(3):
+        assert (await agent.run("echo", "on")).stdout == b"on\n"
+        pids = [int(word) for word in children.read_text().split()]
+        for pid in pids:
+            os.kill(pid, number)
+        if number == 9:
+            while any(is_alive(pid) for pid in pids):
+                await anyio.sleep(0.001)
+    assert (await agent.run("echo", "on")).stdout == b"on\n"
+
+
 async def test_signals_to_the_agent_are_ignored(agent: Local) -> None:
     pid = agent.session.report.pid
     numbers = [number for number in range(1, 65) if number not in (9, 19, 32, 33)]

@@ -35,9 +35,12 @@ class Request(IntEnum):
     LIST = 8
     STAT = 9
     MKDIR = 10
-    REMOVE = 11
-    ABORT = 12
-    DETACH = 13
+    READLINK = 11
+    LINK = 12
+    SET = 13
+    REMOVE = 14
+    ABORT = 15
+    DETACH = 16
 
 
 class Answer(IntEnum):

@@ -32,7 +32,7 @@ class AgentUnfit(Exception):
 
 
 class AgentSession:
-    """A `Session` with `HasFiles`, over one agent.
+    """A `Session` with `HasTrees`, over one agent.
 
     When the connection ends, whoever waits gets `SandboxGone` (reason ``"unknown"``; core finds out the true one).
 
@@ -126,6 +126,18 @@ class AgentSession:
     async def mkdir(self, path: str, *, parents: bool) -> None:
         """Make a directory; with ``parents`` an existing one is no error."""
         await self._ask(Request.MKDIR, bytes([parents]) + encode_path(path), path)
+
+    async def read_link(self, path: str) -> str:
+        """Return what a link holds, as it is."""
+        return (await self._ask(Request.READLINK, encode_path(path), path)).decode("utf-8", "surrogateescape")
+
+    async def make_link(self, path: str, target: str) -> None:
+        """Make a link that holds ``target``, in place of a file or link of that name."""
+        await self._ask(Request.LINK, target.encode("utf-8", "surrogateescape") + b"\0" + encode_path(path), path)
+
+    async def set_attributes(self, path: str, *, mode: int, modified: float) -> None:
+        """Set permission bits and time."""
+        await self._ask(Request.SET, pack(">Id", mode & 0o7777, modified) + encode_path(path), path)
 
     async def remove(self, path: str, *, recursive: bool) -> None:
         """Remove a file or link, with ``recursive`` a tree; links are never followed."""

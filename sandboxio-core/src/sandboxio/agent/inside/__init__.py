@@ -11,8 +11,9 @@ Host → agent. START ``flags u8 (1 = stdin stays open), window u32, spec length
 of the *body* (spec, then code), whose rest and then stdin come as DATA; the spec is joined by NUL: cwd, user ("" = the
 agent's own), number of arguments, arguments, then ``NAME=value`` each. EOF ends stdin or a written file. CREDIT u32
 allows that much more output. KILL ends a command's tree. READ, WRITE (``mode u32 (all ones = default), modified f64 (NaN
-= now), path``), LIST, STAT, MKDIR, REMOVE (``flag u8 (1 = parents, recursive), path``) are file operations; READ and LIST
-start with ``window u32``. ABORT gives one up. DETACH: from now on only the lifetime ends the agent.
+= now), path``), LIST, STAT, MKDIR, REMOVE (``flag u8 (1 = parents, recursive), path``), READLINK, LINK (``target, NUL,
+path``), SET (``mode u32, modified f64, path``) are file operations; READ and LIST start with ``window u32``. ABORT gives
+one up. DETACH: from now on only the lifetime ends the agent.
 
 Agent → host. BOOT, first and once: names and values, joined by NUL. STARTED ``pid u32`` (0: it could not be executed),
 or FAILED ``stage u8 (1 cwd, 2 user, 3 no process can be had, 4 supervisor lost), errno u32``. OUT and ERR: output, within

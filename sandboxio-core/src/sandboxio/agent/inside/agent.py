@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from .files import Job
     from .native import Native
 
-REFILL_PAUSE = 0.005  # seconds after a start; forking at once would delay that command
-
 
 class Agent(Keeper):
     """All of it."""
@@ -105,15 +103,13 @@ class Agent(Keeper):
 
     def on_start(self, channel: int, payload: bytes) -> None:
         """Give a command to a waiting supervisor."""
+        flags, window, spec, code = START_HEAD.unpack_from(payload)
         try:
-            command = self.pool.pop() if self.pool else self.fork()
+            command = self.begin(channel, bool(flags & 1), window, spec, code)
         except OSError as error:
             self.send(FAILED, channel, bytes([NO_PROCESS]) + U32.pack(error.errno or 0))
-            return
-        self.commands[channel] = command
-        command.begin(channel, *START_HEAD.unpack_from(payload))
-        command.data(payload[START_HEAD.size :])
-        self.later(REFILL_PAUSE, self.refill)
+        else:
+            command.data(payload[START_HEAD.size :])
 
     def on_file(self, channel: int, kind: int, payload: bytes) -> None:
         """Begin a file operation."""

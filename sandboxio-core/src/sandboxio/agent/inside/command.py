@@ -7,7 +7,6 @@ import time
 from .pipes import Sink, Source
 from .trees import KILL_TIME, are_gone, freeze, kill, send_signal
 from .wire import (
-    BODY_HEAD,
     BY_US,
     EXIT,
     FAILED,
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     import signal
 
     from .keeper import Keeper
+    from .worker import Worker
 else:
     import _signal as signal
 
@@ -35,43 +35,23 @@ PATIENCE = 1.0  # seconds that a supervisor may take to kill; user code may have
 
 
 class Command:
-    """One command from the forking of its supervisor until nothing of it is left.
+    """One command from its start until nothing of it is left."""
 
-    Most fields have a meaning only from `begin` on.
-    """
-
-    channel = credit = leader = 0
-    begun = 0.0
-    started = exited = killing = False
-    supervised = True
-
-    def __init__(self, agent: Keeper, pid: int, ctl: int, pipes: tuple[int, int, int]) -> None:
+    def __init__(self, agent: Keeper, channel: int, window: int, worker: Worker, pipes: tuple[int, int, int]) -> None:
         self.agent = agent
-        self.pid = pid  # of the supervisor
-        self.body_left = 0
-        self.taken = -BODY_HEAD.size
-        self.ctl = Sink(agent, ctl, self.grant, self.nothing)
-        self.stdin = Sink(agent, pipes[0], self.grant, self.stdin_broken)
-        self.streams = (Source(self, pipes[1], 0), Source(self, pipes[2], 1))
-        self.events = (0, 0)
-        self.strays: set[int] = set()
-
-    def begin(self, channel: int, flags: int, window: int, spec: int, code: int) -> None:
-        """Make the waiting supervisor take a command."""
         self.channel = channel
         self.credit = window
-        self.body_left = spec + code
+        self.worker: Worker | None = worker
+        self.orphaned = False  # its supervisor ended before it did
+        self.body_left = self.taken = self.leader = 0
+        self.started = self.exited = self.killing = False
+        self.stdin = Sink(agent, pipes[0], self.grant, self.stdin_broken)
+        self.streams = (Source(self, pipes[1], 0), Source(self, pipes[2], 1))
         self.begun = time.monotonic()
-        self.events = self.agent.count_events()
-        if not self.agent.native:
-            self.agent.reap()
-            self.strays = self.agent.strays()
-        if not flags & 1:
-            self.stdin.close()
-        self.ctl.write(BODY_HEAD.pack(flags, spec, code))
-
-    def nothing(self) -> None:
-        """The supervisor takes no more orders: it ended, and `Agent.reap` will learn of it."""
+        self.events = agent.count_events()
+        self.strays: set[int] = set()
+        if not agent.native:
+            self.strays = agent.strays()
 
     def grant(self, count: int) -> None:
         """Let the host send as much as was passed on."""
@@ -90,7 +70,8 @@ class Command:
         body = payload[: self.body_left]
         if body:
             self.body_left -= len(body)
-            self.ctl.write(body)
+            if self.worker:
+                self.worker.ctl.write(body)
         if len(body) < len(payload):
             self.stdin.write(payload[len(body) :])
 
@@ -134,25 +115,26 @@ class Command:
         self.stdin.close()
         for stream in self.streams:
             stream.command_ended()
-        self.agent.later(0, self.agent.refill)
 
     def kill(self) -> None:
         """End the command's tree and say what became of it."""
         self.killing = True
-        if not self.supervised:
+        worker = self.worker
+        if worker is None:
             self.kill_from_outside()
         elif self.body_left:  # the supervisor still waits for what it should start
-            kill([self.pid])
+            kill([worker.pid])
         else:
-            self.ctl.write(b"K")
-            send_signal(self.pid, signal.SIGCONT)
+            worker.reusable = False  # it may see this order when it has done with the command
+            worker.ctl.write(b"K")
+            send_signal(worker.pid, signal.SIGCONT)
             self.agent.later(PATIENCE, self.kill_from_outside)
 
     def kill_from_outside(self) -> None:
         """Kill without the supervisor, which is gone or does not answer."""
         if self.killing:
-            certain = not self.leader or self.supervised or not self.agent.strays()
-            root = self.pid if self.supervised else 0 if self.exited else self.leader
+            certain = not self.orphaned or not self.agent.strays()
+            root = self.worker.pid if self.worker else self.leader if self.orphaned and not self.exited else 0
             if root:
                 send_signal(root, signal.SIGSTOP)
                 seen, complete = freeze(root, time.monotonic() + KILL_TIME)
@@ -174,12 +156,12 @@ class Command:
 
     def supervisor_ended(self) -> None:
         """Go on without it: whatever it supervised is the agent's own child now, if the agent is a reaper."""
-        self.supervised = False
-        self.ctl.close()
+        self.worker = None
         if not self.started:
             self.agent.kill_unknown()
             self.fail(LOST, 0)
         elif not self.exited:
+            self.orphaned = True
             if self.leader in self.agent.ended:
                 self.has_exited(self.agent.ended[self.leader])
             elif self.leader in self.agent.strays():
@@ -191,14 +173,13 @@ class Command:
             self.kill_from_outside()
         self.forget_if_over()
 
-    def close(self) -> None:
-        """Close every pipe."""
-        self.ctl.close()
-        self.stdin.close()
-        for stream in self.streams:
-            stream.close()
+    def released(self) -> None:
+        """Go on after the supervisor found that nothing descends from the command any more."""
+        self.worker = None
+        self.killed(True)
+        self.forget_if_over()
 
     def forget_if_over(self) -> None:
         """Give up what nothing will be heard of any more."""
-        if self.exited and not self.supervised and all(stream.fd < 0 for stream in self.streams):
+        if self.exited and not self.worker and all(stream.fd < 0 for stream in self.streams):
             self.agent.commands.pop(self.channel, None)

@@ -8,6 +8,7 @@ from struct import unpack_from
 
 from .paths import (
     AT_ONCE,
+    beside,
     describe,
     is_folder,
     link_target,
@@ -17,7 +18,24 @@ from .paths import (
     remove_tree,
     replace,
 )
-from .wire import CHUNK, DONE, GRANT, LIST, MKDIR, OUT, READ, REMOVE, STAT, U32, WINDOW, WRITE, write_all
+from .wire import (
+    CHUNK,
+    DONE,
+    GRANT,
+    LINK,
+    LIST,
+    MKDIR,
+    OUT,
+    READ,
+    READLINK,
+    REMOVE,
+    SET,
+    STAT,
+    U32,
+    WINDOW,
+    WRITE,
+    write_all,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,6 +66,9 @@ class Job:
             LIST: self.list,
             STAT: self.stat,
             MKDIR: self.mkdir,
+            READLINK: self.readlink,
+            LINK: self.link,
+            SET: self.set,
             REMOVE: self.remove,
         }
         if kind in (READ, LIST):
@@ -113,7 +134,7 @@ class Job:
             make_folders(folder)
         except FileExistsError:
             raise NotADirectoryError(errno.ENOTDIR, "") from None
-        temporary = folder + b"/.sandboxio-" + os.urandom(8).hex().encode()
+        temporary = beside(target)
         fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             yield from self.fill(fd)
@@ -180,6 +201,37 @@ class Job:
             make_folders(payload[1:])
         else:
             os.mkdir(payload[1:])
+        return b""
+
+    def readlink(self, path: bytes) -> Steps:
+        """Answer with what a link holds."""
+        yield True
+        return os.readlink(path)
+
+    def link(self, payload: bytes) -> Steps:
+        """Make a link in place of what is there, unless that is a directory."""
+        yield True
+        target, _, path = payload.partition(b"\0")
+        try:
+            if is_folder(os.lstat(path).st_mode):
+                raise OSError(errno.EISDIR, "")
+        except FileNotFoundError:
+            pass
+        temporary = beside(path)
+        os.symlink(target, temporary)
+        try:
+            os.rename(temporary, path)
+        except OSError:
+            os.unlink(temporary)
+            raise
+        return b""
+
+    def set(self, payload: bytes) -> Steps:
+        """Set a directory's mode and time."""
+        yield True
+        mode, modified = unpack_from(">Id", payload)
+        os.chmod(payload[12:], mode & 0o7777)
+        os.utime(payload[12:], (modified, modified))
         return b""
 
     def remove(self, payload: bytes) -> Steps:

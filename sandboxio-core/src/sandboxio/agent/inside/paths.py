@@ -111,6 +111,11 @@ def link_target(path: bytes) -> bytes:
     raise OSError(errno.ELOOP, "")
 
 
+def beside(path: bytes) -> bytes:
+    """Return a name for what will get the path's own later."""
+    return path[: path.rfind(b"/") + 1] + b".sandboxio-" + os.urandom(8).hex().encode()
+
+
 def make_folders(path: bytes) -> None:
     """Make a directory and its parents, as far as they are missing."""
     missing: list[bytes] = []

@@ -6,16 +6,18 @@ import errno
 import posix as os
 import select
 import time
+from _socket import CMSG_SPACE, MSG_CMSG_CLOEXEC, socket
+from struct import unpack
 
 from .launch import StartError, become, prefer_to_end, put_behind, spawn
 from .native import SUBREAPER, Native
 from .trees import KILL_TIME, freeze, kill, sweep
 from .wire import (
     BAD_CWD,
-    BODY_HEAD,
     CHUNK,
     LOST,
     NO_PROCESS,
+    ORDER,
     REPORT,
     close,
     drain,
@@ -30,18 +32,20 @@ if TYPE_CHECKING:
 else:
     import _signal as signal
 
-MESSAGES = STARTED, FAILED, EXITED, KILLED = b"sfxk"
+MESSAGES = STARTED, FAILED, EXITED, KILLED, IDLE = b"sfxki"
 
 
 class Supervisor:
-    """It lives until the command and all that descends from it ended."""
+    """It sees to one command at a time, until all that descends from it ended."""
 
-    def __init__(self, native: Native | None, ctl: int, report: int, stdio: tuple[int, int, int]) -> None:
+    def __init__(self, native: Native | None, ctl: socket, report: int) -> None:
         self.native = native
-        self.ctl = ctl
+        self.orders = ctl
+        self.ctl = ctl.fileno()
         self.report = report
-        self.stdio = stdio
         self.pid = os.getpid()
+        self.user = os.geteuid()
+        self.stdio: list[int] = []
         self.leader = 0
         self.code = -1
         self.feed = -1  # the pipe that code goes through where memory can't be a file
@@ -52,32 +56,45 @@ class Supervisor:
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         prefer_to_end("self")
 
-    def say(self, kind: int, first: int, second: int = 0) -> None:
+    def say(self, kind: int, first: int = 0, second: int = 0) -> None:
         """Tell the agent; one write, so that the messages of all supervisors stay whole in one pipe."""
         os.write(self.report, REPORT.pack(kind, self.pid, first, second))
 
     def run(self) -> None:
-        """Wait for a command, start it, see to its end."""
-        head = read_exactly(self.ctl, BODY_HEAD.size)
-        if len(head) < BODY_HEAD.size:
-            return
-        flags, spec_size, code_size = BODY_HEAD.unpack(head)
+        """Serve one command after the other, as long as nothing of one can touch the next."""
+        while self.serve() and os.geteuid() == self.user:
+            self.say(IDLE)
+
+    def serve(self) -> bool:
+        """Wait for a command, start it, see to its end; false if this process should end."""
+        order, control, _, _ = self.orders.recvmsg(ORDER.size, CMSG_SPACE(12), MSG_CMSG_CLOEXEC)
+        if order == b"K":  # it crossed the news that nothing is left to kill
+            self.say(KILLED, 1)
+            return True
+        if len(order) < ORDER.size or not control:
+            return False
+        self.stdio = [*unpack("3i", control[0][2])]
+        _, spec_size, code_size = ORDER.unpack(order)
         spec = read_exactly(self.ctl, spec_size)
         if len(spec) < spec_size:
-            return
+            return False
+        self.leader, self.code = 0, -1
         try:
-            self.start(spec.split(b"\0"), code_size, bool(flags & 1))
+            self.start(spec.split(b"\0"), code_size)
         except StartError as failure:
             self.say(FAILED, failure.stage, failure.number)
         except OSError as error:
             self.say(FAILED, NO_PROCESS, error.errno or 0)
-        if self.leader:
-            self.say(STARTED, self.leader)
-            put_behind(self.leader)
-            self.feed_code(code_size)
-            self.watch()
+        finally:
+            self.let_go()
+        if not self.leader:
+            return True
+        self.say(STARTED, self.leader)
+        put_behind(self.leader)
+        self.feed_code(code_size)
+        return self.watch()
 
-    def start(self, fields: list[bytes], code_size: int, keep_stdin: bool) -> None:
+    def start(self, fields: list[bytes], code_size: int) -> None:
         """Start the command; what a shell would say of a program that can't be executed goes to its stderr."""
         cwd, user, count = fields[0], fields[1], int(fields[2])
         argv, extra = fields[3 : 3 + count], fields[3 + count :]
@@ -94,7 +111,8 @@ class Supervisor:
         if code_size:
             path = self.hold_code(code_size)
             argv = [path if item == b"{code}" else item for item in argv]
-        self.take_stdio(keep_stdin)
+        for number, fd in enumerate(self.stdio):
+            os.dup2(fd, number, True)
         try:
             self.leader = spawn(argv, env)
         except OSError as error:
@@ -103,20 +121,12 @@ class Supervisor:
             self.say(STARTED, 0)
             write_all(2, b"sandboxio: %s: %s\n" % (argv[0][:2048], os.strerror(error.errno or 0).encode()))
             self.say(EXITED, (127 if error.errno in (errno.ENOENT, errno.ENOTDIR) else 126) << 8)
-        finally:
-            close(0, 1, 2, self.code, *self.stdio)
 
-    def take_stdio(self, keep_stdin: bool) -> None:
-        """Make the pipes 0, 1 and 2; a command without stdin gets the null device, or an empty pipe without one."""
-        for number, fd in enumerate(self.stdio):
-            os.dup2(fd, number, True)
-        if not keep_stdin:
-            try:
-                null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
-            except OSError:
-                return
-            os.dup2(null, 0, True)
-            os.close(null)
+    def let_go(self) -> None:
+        """Close the command's descriptors; what stands in for 0 to 2 keeps others from becoming one of them."""
+        close(self.code, *self.stdio)
+        for number in range(3):
+            os.dup2(self.ctl, number, False)
 
     def hold_code(self, size: int) -> bytes:
         """Take the code to where the interpreter can read it by a path; nothing is written to the file system."""
@@ -147,8 +157,8 @@ class Supervisor:
             read_exactly(self.ctl, size)
         os.close(self.feed)
 
-    def watch(self) -> None:
-        """Wait for ends and for orders."""
+    def watch(self) -> bool:
+        """Wait for ends and for orders; true when nothing descends from the command any more."""
         poll = select.poll()
         poll.register(self.ctl, select.POLLIN)
         poll.register(self.wake, select.POLLIN)
@@ -156,17 +166,18 @@ class Supervisor:
             for fd, _ in poll.poll():
                 if fd == self.wake:
                     drain(self.wake)
-                elif self.obey(os.read(self.ctl, 16)):
-                    return
+                elif not self.obey(os.read(self.ctl, 1)):
+                    return False
+        return True
 
     def obey(self, order: bytes) -> bool:
-        """Carry out K (kill) or L (let live); true if nothing is left to do. No order at all: the agent is gone."""
-        if order[:1] == b"L":
-            return True
+        """Carry out K (kill) or L (let live); false if this process should end. No order: the agent is gone."""
+        if order == b"L":
+            return False
         done = self.kill_all()
         if order:
             self.say(KILLED, done)
-        return done
+        return bool(order) or not done
 
     def reap(self) -> bool:
         """Take in what ended; false if no descendant is left."""

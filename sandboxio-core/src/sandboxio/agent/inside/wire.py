@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-START, DATA, EOF, CREDIT, KILL, READ, WRITE, LIST, STAT, MKDIR, REMOVE, ABORT, DETACH = range(1, 14)
+START, DATA, EOF, CREDIT, KILL, READ, WRITE, LIST, STAT, MKDIR, READLINK, LINK, SET, REMOVE, ABORT, DETACH = range(1, 17)
 BOOT, STARTED, FAILED, OUT, ERR, END, EXIT, KILLED, GRANT, GONE, DONE, DETACHED = range(32, 44)
 BAD_CWD, BAD_USER, NO_PROCESS, LOST = 1, 2, 3, 4
 OOM, NO_FORK, BY_US, UNKNOWN = 1, 2, 4, 8
@@ -19,7 +19,7 @@ WINDOW = 262144
 
 HEADER = Struct(">IIB")
 START_HEAD = Struct(">BIIQ")
-BODY_HEAD = Struct(">BIQ")  # to a supervisor: flags, length of spec, length of code
+ORDER = Struct(">cIQ")  # to a supervisor: S (start), length of spec, length of code; or only K (kill) or L (let live)
 REPORT = Struct(">BIiI")  # from a supervisor: kind, its pid, two numbers
 ENTRY = Struct(">BIQdH")
 U32 = Struct(">I")
