@@ -173,6 +173,30 @@ async def test_where_not_the_tree_alone_ended_the_sandbox_goes(
         await sandbox.run(["true"])
 
 
+async def test_a_command_that_dies_with_the_sandbox_has_no_exit_code_of_its_own(
+    stub: StubBackend, sandbox: Sandbox
+) -> None:
+    """TMO-02: where a kill takes the sandbox, the neighbour hears so, even before the kill was answered."""
+    stub.session.facts["kill"] = "sandbox"
+    stub.programs["hang"] = lambda command: Program(exit=Exit(137), hangs=True, killed="sandbox")
+
+    async def all_die() -> None:
+        for driver in stub.session.drivers:
+            driver.end()
+        await anyio.sleep(0.05)
+
+    stub.gates.at("kill", "committed", all_die)
+
+    async def neighbour() -> None:
+        with pytest.raises(SandboxGone, match="processes"):
+            await sandbox.run(["hang"])
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(neighbour)
+        with pytest.raises(ExecutionTimeout):
+            await sandbox.run(["hang"], timeout=0.05)
+
+
 @pytest.mark.parametrize("error", [NativeError("no"), ConnectError("lost")])
 async def test_a_kill_that_fails_ends_the_sandbox_and_replaces_no_error(
     stub: StubBackend, sandbox: Sandbox, error: Exception

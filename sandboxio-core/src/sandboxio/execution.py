@@ -125,7 +125,7 @@ async def _read(running: Running, output: Collected) -> Exit:
         # The turn of the loop is for a driver that always has something: it must not keep the deadline from firing.
         while (chunk := await _after_a_turn(driver.receive)) is not None:
             output.add(chunk)
-        return await driver.wait()
+        return running.lease.believe(await driver.wait())
 
 
 async def _after_a_turn(receive: Callable[[], Awaitable[Chunk | None]]) -> Chunk | None:

@@ -22,7 +22,7 @@ from sandboxio.errors import (
 )
 from sandboxio.planning import Enforcement
 from sandboxio.policy import Resources
-from sandboxio.port import Command, ProcessDriver
+from sandboxio.port import Command, Exit, ProcessDriver
 from sandboxio.result import ExecResult
 from sandboxio.teardown import OwnTask, finish, teardown_grace
 
@@ -32,6 +32,10 @@ LOOK = 2.0
 """Seconds for the question whether a sandbox lives, while its caller waits for an error."""
 ROUNDING = 0.5
 """Seconds before the end of the lifetime within which a sandbox that is gone was ended by it."""
+
+KILLED = 137
+"""The exit code of a command that somebody killed."""
+WITH_SANDBOX = "a command's processes could only be ended with the sandbox"
 
 _CAP_ITEMS = {"cpu": "cpu", "memory_mb": "memory", "disk_mb": "disk", "pids": "pids", "gpu": "gpu"}
 """Field of `Resources` → policy item."""
@@ -150,7 +154,19 @@ class Lease:
         """End a command's whole process tree, immune to cancellation; the sandbox goes if the tree can't be ended."""
         await finish(lambda: self._kill_tree(driver), teardown_grace(), self._tree_left)
 
+    def believe(self, ended: Exit) -> Exit:
+        """Return how a command ended, unless it was killed along with the sandbox: that is no exit of its own.
+
+        :raises SandboxGone: the sandbox was being ended meanwhile.
+        """
+        if ended.code == KILLED and ended.limit is None and self._life.gone is not None:
+            raise self._gone_error(self._life.gone)
+        return ended
+
     async def _kill_tree(self, driver: ProcessDriver) -> None:
+        if self.session.info().get("kill") == "sandbox":
+            # Known before it happens, so that other commands' ends are not taken for their own.
+            self._life.gone = self._life.gone or WITH_SANDBOX
         ended: str | None = None
         with anyio.move_on_after(teardown_grace() * KILL_PART):
             try:
@@ -166,7 +182,7 @@ class Lease:
 
     async def _end_with_sandbox(self) -> None:
         """End the sandbox: a tree, or a part of it, may live on, and no other promise holds."""
-        self._life.gone = self._life.gone or "a command's processes could only be ended with the sandbox"
+        self._life.gone = self._life.gone or WITH_SANDBOX
         await Doomed(self._calls, self.sandbox_id, self.labels).until_gone()
 
     def _tree_left(self) -> None:

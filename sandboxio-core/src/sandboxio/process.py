@@ -100,11 +100,14 @@ class Process:
             while self._exit is None and (chunk := await self._read()) is not None:
                 self.discarded_bytes += len(chunk.data)
             if self._exit is None:
-                self._exit = await self._within_budget(lambda driver: driver.wait())
+                self._exit = await self._within_budget(self._wait_for)
                 self._running.finished()
         if self._exit.limit is not None:
             raise self._lease.limit_exceeded(self._exit.limit)
         return self._exit.code
+
+    async def _wait_for(self, driver: ProcessDriver) -> Exit:
+        return self._lease.believe(await driver.wait())
 
     async def kill(self) -> None:
         """End the whole process tree now."""
