@@ -1,0 +1,113 @@
+"""The agent as first process of real containers: caps, counters, and what the engine leaves open."""
+
+import contextlib
+import uuid
+from collections.abc import AsyncGenerator
+
+import anyio
+import pytest
+from anyio.streams.stapled import StapledByteStream
+from sandboxio.agent.bootstrap import agent_argv
+from sandboxio.agent.session import open_agent
+from sandboxio.errors import ResourceLimitExceeded
+from sandboxio.port import Exit
+
+from .harness import PATIENCE, Local, close, finished
+
+pytestmark = [pytest.mark.anyio, pytest.mark.docker]
+
+WITH_CTYPES = ["sandboxio-test/python", "sandboxio-test/user"]
+IMAGES = [*WITH_CTYPES, "sandboxio-test/python-minimal"]
+BOMB = b"import os\nwhile True:\n try: os.fork()\n except OSError: pass"
+
+
+@contextlib.asynccontextmanager
+async def contained(image: str) -> AsyncGenerator[Local]:
+    """Run an agent in a container of its own, which is removed at the end."""
+    name = f"sandboxio-agent-test-{uuid.uuid4().hex[:12]}"
+    caps = ["--network=none", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--pids-limit=100", "--memory=192m"]
+    caps += ["--memory-swap=192m", "--cpus=1", "--log-driver=none", "--rm", f"--name={name}", "-i"]
+    process = await anyio.open_process(["docker", "run", *caps, image, *agent_argv()], stderr=None)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        stream = StapledByteStream(process.stdin, process.stdout)
+        session = await open_agent(stream, lifetime=300, boot_timeout=PATIENCE)
+        try:
+            yield Local(session, process)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await session.aclose()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await close(process)
+            await anyio.run_process(["docker", "rm", "-f", name], check=False)
+
+
+@pytest.mark.parametrize("image", IMAGES)
+async def test_the_report_of_a_hardened_container(image: str) -> None:
+    async with contained(image) as agent:
+        report = agent.session.report
+        assert (report.pid, report.interfaces, report.capabilities, report.bounding) == (1, ("lo",), 0, 0)
+        assert (report.memory_closed, report.no_new_privileges, report.oom_score) == (True, True, True)
+        assert report.counters == ("memory", "pids")
+        assert report.has_ctypes == (image in WITH_CTYPES)
+        assert report.vsock == ("refused" if report.has_ctypes else "possible")
+        assert report.cwd == ("/home/agent" if image.endswith("user") else "/work")
+        assert (await agent.run("sh", "-c", "touch here && cat /proc/self/oom_score_adj")).stdout == b"500\n"
+        denied = await agent.run(
+            "sh", "-c", "cat /proc/1/environ /proc/1/maps; ls -l /proc/1/fd/; echo x > /proc/1/fd/1"
+        )
+        assert b"->" not in denied.stdout
+        assert denied.exit.code != 0
+        assert (await agent.run("echo", "on")).stdout == b"on\n"
+
+
+@pytest.mark.parametrize("image", IMAGES)
+async def test_a_fork_bomb_is_refused_to_others_at_once_and_can_be_killed(image: str) -> None:
+    async with contained(image) as agent:
+        running = await agent.start("sh", "-c", "while read line; do echo $line; done", stdin=True)
+        bomb = await agent.start("python3", "{code}", code=BOMB)
+        with anyio.fail_after(PATIENCE):
+            while True:
+                try:
+                    await agent.run("true")
+                except ResourceLimitExceeded as error:
+                    refusal = error
+                    break
+                await anyio.sleep(0.05)
+            assert refusal.limit == "pids"
+            await running.send(b"streams go on\n")
+            chunk = await running.receive()
+            assert chunk is not None
+            assert chunk.data == b"streams go on\n"
+            assert (await agent.session.stat("/etc")).is_dir
+            killed = await bomb.kill()
+            if image in WITH_CTYPES:
+                assert killed == "tree"
+            result = await finished(bomb)
+            assert (result.exit.signal, result.exit.limit, "pids" in result.exit.limits_hit) == (9, None, True)
+            assert (await agent.run("echo", "on")).stdout == b"on\n"
+
+
+@pytest.mark.parametrize("image", IMAGES)
+async def test_only_the_command_that_memory_ended_is_convicted(image: str) -> None:
+    async with contained(image) as agent:
+        other = await agent.start("sh", "-c", "read line", stdin=True)
+        with anyio.fail_after(2 * PATIENCE):
+            hog = await agent.run("python3", "-c", "data = bytearray(1 << 30)")
+            assert hog.exit == Exit(137, 9, "memory_mb", ("memory_mb",))
+            await other.close_stdin()
+            bystander = (await finished(other)).exit
+            assert (bystander.limit, bystander.limits_hit) == (None, ("memory_mb",))
+            assert (await agent.run("sh", "-c", "kill -9 $$")).exit == Exit(137, 9)
+
+
+@pytest.mark.parametrize("image", ["sandboxio-test/python"])
+async def test_the_agent_and_its_waiting_supervisors_stay_small(image: str) -> None:
+    async with contained(image) as agent:
+        for _ in range(20):
+            await agent.run("true")
+        # The command that looks is one process more; what it shares with nobody is not the agent's.
+        script = "grep VmRSS /proc/1/status | tr -dc 0-9"
+        assert int((await agent.run("sh", "-c", script)).stdout) <= 12 * 1024
