@@ -58,8 +58,9 @@ class CommandFiles:
             while (chunk := await driver.receive()) is not None:
                 if chunk.stream == "stdout":
                     yield chunk.data
-            self._check(path, await driver.wait())
-            ended = True
+            how = await driver.wait()
+            ended = True  # whatever its code: there is nothing left to kill
+            self._check(path, how)
         finally:
             if not ended:
                 await self._lease.end_tree(driver)
@@ -107,10 +108,11 @@ class CommandFiles:
                 sent += len(chunk)
                 await driver.send(chunk)
             await driver.close_stdin()
-            output = await self._output(driver, path)
+            output, ended = await self._output(driver, path)
         except BaseException:
             await self._lease.end_tree(driver)
             raise
+        self._check(path, ended)
         size, _, target = output.partition(b"\0")
         if not size.strip().isdigit() or not target:
             raise _nonsense(path)
@@ -129,20 +131,21 @@ class CommandFiles:
     async def _run(self, script: str, path: str, *arguments: str) -> bytes:
         driver = await self._start(script, *arguments)
         try:
-            return await self._output(driver, path)
+            output, ended = await self._output(driver, path)
         except BaseException:
             await self._lease.end_tree(driver)
             raise
+        self._check(path, ended)
+        return output
 
-    async def _output(self, driver: ProcessDriver, path: str) -> bytes:
+    async def _output(self, driver: ProcessDriver, path: str) -> tuple[bytes, Exit]:
         kept = bytearray()
         while (chunk := await driver.receive()) is not None:
             if chunk.stream == "stdout":
                 kept += chunk.data
             if len(kept) > MAX_ANSWER:
                 raise FileSystemError(f"{path!r}: the answer is longer than {MAX_ANSWER} bytes")
-        self._check(path, await driver.wait())
-        return bytes(kept)
+        return bytes(kept), await driver.wait()
 
     def _check(self, path: str, ended: Exit) -> None:
         if ended.limit is not None:
