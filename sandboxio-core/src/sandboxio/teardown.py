@@ -156,7 +156,13 @@ async def finish(work: Work[T], grace: float, on_expiry: Callable[[], None]) -> 
 
 def _on_trio() -> bool:
     trio = sys.modules.get("trio")
-    return trio is not None and bool(trio.lowlevel.in_trio_run())
+    if trio is None:
+        return False
+    try:
+        trio.lowlevel.current_task()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _is_trio_cancelled(error: BaseException | None) -> bool:
