@@ -49,6 +49,8 @@ async def measure(bench: Bench) -> list[Figure]:
         samples = await alternate(actions, runs, {other.name: 1 for other in bench.others})
         failed = {name: [crowds.failed(name) / len(samples[name])] for name in samples}
         note = [f"n={runs}, the others n=1; {CONCURRENCY} requests at once; llm-sandbox's are removed by force"]
+        if egress:
+            note.append(f"it needs {count} free subnets: whoever else uses the engine's address pools makes it fail")
         figures += [
             Figure("P7", f"{count} at once, {what}", "ms", milliseconds(samples), (Goal(1.2, ENGINE),), note),
             Figure(
