@@ -74,6 +74,10 @@ class NetworkGround(Protocol):
         """Return a live listener that stands where a neighbour of the sandbox would."""
         ...
 
+    def listen_beside(self, sandbox_id: str, address: str) -> Neighbour:
+        """Return a listener of the suite's own that shares a sandbox's network; it lives for a minute."""
+        ...
+
 
 class Ground:
     """A ground that sees nothing; subclasses answer what they can."""

@@ -123,7 +123,7 @@ class DockerGround(Ground):
         if self._network is None:
             from sandboxio_contract.ground.dockernet import DockerNetwork
 
-            self._network = self._stack.enter_context(DockerNetwork(REFERENCE_IMAGE, self._host()))
+            self._network = self._stack.enter_context(DockerNetwork(REFERENCE_IMAGE, self._host(), self._client))
         return self._network
 
     def release_network(self) -> None:

@@ -1,23 +1,32 @@
 """Canaries and references for containers of an engine on this machine."""
 
 import contextlib
-from collections.abc import Sequence
+import secrets
+import time
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
 from sandboxio_contract.network.checks import Checks
 from sandboxio_contract.network.outcome import Outcome
 from sandboxio_contract.network.plan import Neighbour
-from sandboxio_contract.network.reference import DockerReference
+from sandboxio_contract.network.reference import LABEL, DockerReference, neighbour_command
 from sandboxio_contract.network.witness import Witness
 from sandboxio_contract.network.world import HostCanary
+from sandboxio_contract.verdict import Inconclusive
+
+if TYPE_CHECKING:
+    from docker.client import DockerClient
+
+PORT = 28_455
+SECONDS = 60.0
 
 
 class DockerNetwork:
     """A `NetworkGround`. A context manager; what it holds is made when it is entered."""
 
-    def __init__(self, image: str, base_url: str | None) -> None:
-        self._image, self._base_url = image, base_url
+    def __init__(self, image: str, base_url: str | None, client: "Callable[[], DockerClient]") -> None:
+        self._image, self._base_url, self._client = image, base_url, client
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -53,3 +62,23 @@ class DockerNetwork:
     def neighbour(self) -> Neighbour:
         """Return a listener in a container of its own."""
         return self._reference.neighbour
+
+    def listen_beside(self, sandbox_id: str, address: str) -> Neighbour:
+        """Return a listener in a container that joins the sandbox's network namespace; it needs no tool of its image."""
+        key = secrets.token_bytes(32)
+        argv, source = neighbour_command(key, PORT, SECONDS)
+        at = argv.index("-")
+        started: Any = self._client().containers.run(
+            self._image,
+            [*argv[:at], "-c", source.decode(), *argv[at + 1 :]],
+            entrypoint=[],
+            network_mode=f"container:{sandbox_id}",
+            labels={LABEL: self._canary.run_id},
+            detach=True,
+        )
+        end = time.monotonic() + SECONDS
+        while b"listening" not in started.logs():
+            if time.monotonic() > end:
+                raise Inconclusive("the suite's listener beside the sandbox does not listen")
+            time.sleep(0.05)
+        return Neighbour(address, PORT, key)

@@ -16,13 +16,14 @@ from sandboxio import (
     ResourceLimitExceeded,
     Resources,
     Sandbox,
+    SandboxGone,
 )
 
 from sandboxio_contract.rows import row
-from sandboxio_contract.rows.inside import has_python, need_shell, output_of, raises
+from sandboxio_contract.rows.inside import ends_one_tree, has_python, need_shell, output_of, raises
 from sandboxio_contract.rows.refusing import recorded
 from sandboxio_contract.target import Target
-from sandboxio_contract.verdict import Finding, Inconclusive, Part, proven, require, summed, violated
+from sandboxio_contract.verdict import Finding, Inconclusive, Part, Violated, proven, require, summed, violated
 
 FIELDS = {"cpu": "cpu", "memory_mb": "memory", "disk_mb": "disk", "pids": "pids"}
 PIDS = 64
@@ -42,7 +43,12 @@ except OSError as error:
     print("stopped", made, error.errno, flush=True)
 time.sleep(120)
 """
-_SHELL_FORKS = 'i=0; while [ $i -lt 500 ]; do sleep 120 & i=$((i+1)); done 2>/dev/null; echo "stopped $i"; sleep 120'
+# A shell that can't fork ends; its trap keeps the place that it held, so that the ceiling stays reached.
+_SHELL_FORKS = """
+trap 'echo stopped; exec sleep 120' EXIT
+i=0
+while [ $i -lt 500 ]; do sleep 120 & i=$((i+1)); done 2>/dev/null
+"""
 
 
 @row("CAP-02")
@@ -77,11 +83,14 @@ async def the_process_ceiling_holds(target: Target) -> Finding:
         async with _counter(sb) as other, _bomb(sb):
             host = await target.look(target.ground.processes, sb.id)
             require(host <= PIDS, f"the host counts {host} processes and threads, the ceiling is {PIDS}")
-            took = await _refused_at_once(sb)
+            new = await _refused_at_once(sb)
             require(await sb.files.read("kept") == b"kept", "files do not go on under a fork bomb")
             await _goes_on(other)
+        if not ends_one_tree(sb):
+            await raises(SandboxGone, sb.run(["true"]), "run() after a kill that ends the sandbox")
+            return proven(f"the host counted {host} of {PIDS}; a new run was {new}; the kill ended the sandbox")
         require(await output_of(sb, ["echo", "alive"]) == "alive\n", "no command runs after the bomb was ended")
-    return proven(f"the host counted {host} of {PIDS}; a new run was refused after {took:.2f} s; then all worked")
+    return proven(f"the host counted {host} of {PIDS}; a new run was {new}; then all worked")
 
 
 @row("CAP-08")
@@ -158,14 +167,21 @@ async def _goes_on(other: Process) -> None:
     violated("a stream that ran before the fork bomb does not go on")
 
 
-async def _refused_at_once(sb: Sandbox) -> float:
+async def _refused_at_once(sb: Sandbox) -> str:
+    """Return what became of a command at the ceiling: it must not hang, and where the agent starts it, it is refused."""
     started = time.monotonic()
-    error = await raises(
-        (ResourceLimitExceeded, ExecutionTimeout), sb.run(["true"], timeout=10), "run() at the ceiling"
-    )
+    try:
+        result = await sb.run(["true"], timeout=10)
+    except ResourceLimitExceeded as error:
+        require(error.limit == "pids", f"run() at the ceiling names the limit {error.limit!r}, not 'pids'")
+        outcome = "refused"
+    except ExecutionTimeout as error:
+        raise Violated("run() at the ceiling hung until its timeout") from error
+    else:
+        # An engine's exec joins the control group from outside, past its ceiling: only what it starts is refused.
+        require(not ends_one_tree(sb), f"run() at the ceiling was accepted and gave {result!r}")
+        require(result.exit_code == 0, f"run() at the ceiling gave {result!r}")
+        outcome = "started by the provider past the ceiling"
     took = time.monotonic() - started
-    if isinstance(error, ExecutionTimeout):
-        violated("run() at the ceiling hung until its timeout")
-    require(error.limit == "pids", f"run() at the ceiling names the limit {error.limit!r}, not 'pids'")
-    require(took < 3, f"run() at the ceiling took {took:.1f} s to be refused")
-    return took
+    require(took < 3, f"run() at the ceiling took {took:.1f} s to be {outcome}")
+    return f"{outcome} after {took:.2f} s"

@@ -1,18 +1,17 @@
 """Rows about what reaches what: a probe inside, canaries outside, and a control for each denial."""
 
 import secrets
+from dataclasses import replace
 
 import sandboxio
-from sandboxio import CapabilityNotSupported, Enforcement, NetworkPolicy, Sandbox
+from sandboxio import CapabilityNotSupported, Enforcement, NetworkPolicy, Sandbox, SandboxError
 
 from sandboxio_contract.ground import NetworkGround
 from sandboxio_contract.network.checks import Checks, probe_command
-from sandboxio_contract.network.outcome import Outcome, parse_probe
-from sandboxio_contract.network.plan import Neighbour
-from sandboxio_contract.network.reference import neighbour_command
+from sandboxio_contract.network.outcome import Outcome, Result, parse_probe
 from sandboxio_contract.network.verdict import Verdict, judge
 from sandboxio_contract.rows import row
-from sandboxio_contract.rows.inside import left_over, need_python
+from sandboxio_contract.rows.inside import left_over
 from sandboxio_contract.target import Target
 from sandboxio_contract.verdict import Finding, Part, Status, Violated, summed
 
@@ -20,8 +19,6 @@ LATER = ("tcp4-80", "tcp6-80", "udp4", "dns4-udp", "gateway")
 """The checks that are tried once more two seconds later and from another command."""
 OUTSIDE = ("tcp4-80", "tcp4-443", "udp4", "dns4-udp", "dns-lookup")
 """What a sandbox with egress="allow" must reach; not every backend that allows has IPv6."""
-PORT = 28_455
-
 _TOPICS = ("vsock", "dns", "gateway", "metadata", "unix", "icmp", "host", "neighbour")
 
 
@@ -71,7 +68,6 @@ async def allow_opens_no_neighbour(target: Target) -> Finding:
     network = await target.look(target.ground.network)
     mark = {"row": f"neighbours-{secrets.token_hex(4)}"}
     async with target.sandbox(network=allow, metadata=mark) as one, target.sandbox(network=allow, metadata=mark) as two:
-        await need_python(two)
         parts = await _neighbours(target, network, one, two)
     left = await left_over(target, mark, within=10)
     kept = "; ".join(str(item) for item in left)
@@ -80,19 +76,12 @@ async def allow_opens_no_neighbour(target: Target) -> Finding:
 
 
 async def _neighbours(target: Target, network: NetworkGround, one: Sandbox, two: Sandbox) -> list[Part]:
-    key = secrets.token_bytes(32)
-    listener = Neighbour(await target.look(target.ground.address, two.id), PORT, key)
-    argv, source = neighbour_command(key, PORT, 60)
-    async with two.stream(list(argv)) as serving:
-        await serving.send(source)
-        await serving.close_stdin()
-        async for chunk in serving:
-            if b"listening" in chunk.data:
-                break
-        checks = await target.look(network.checks, neighbour=listener, only=("neighbour",))
-        # The control is the listener's own sandbox: it shows that listener and address are alive at this moment.
-        control = await _inside(two, checks.renewed())
-        outcome = await _probed(target, network, one, checks)
+    address = await target.look(target.ground.address, two.id)
+    listener = await target.look(network.listen_beside, two.id, address)
+    checks = await target.look(network.checks, neighbour=listener, only=("neighbour",))
+    # The control is the listener's own sandbox: it shows that listener and address are alive at this moment.
+    control = await _probed(target, network, two, checks.renewed())
+    outcome = await _probed(target, network, one, checks)
     verdict = judge(checks, outcome, control, await target.look(network.witness))["neighbour"]
     outside = await target.look(network.checks, only=("tcp4-80",))
     works = await _probed(target, network, one, outside)
@@ -109,6 +98,7 @@ async def _judged(target: Target, network: NetworkGround, sb: Sandbox, checks: C
     verdicts = judge(checks, outcome, control, witness)
     if not outcome.complete:
         beside = await target.look(network.beside, sb.id, checks)
+        beside = await _with_paths(sb, checks, beside)
         verdicts = judge(checks, beside, control, await target.look(network.witness))
     if outcome.engine_sockets:
         verdicts["engine sockets"] = Verdict("violated", f"open inside: {', '.join(outcome.engine_sockets)}")
@@ -118,6 +108,20 @@ async def _judged(target: Target, network: NetworkGround, sb: Sandbox, checks: C
 async def _probed(target: Target, network: NetworkGround, sb: Sandbox, checks: Checks) -> Outcome:
     outcome = await _inside(sb, checks)
     return outcome if outcome.complete else await target.look(network.beside, sb.id, checks)
+
+
+async def _with_paths(sb: Sandbox, checks: Checks, beside: Outcome) -> Outcome:
+    """Add what a probe beside the sandbox can't see: whether a host's socket by path exists for its commands."""
+    paths = {one.name: one.addresses[0] for one in checks if one.kind == "unix" and one.addresses[0].startswith("/")}
+    try:
+        absent = {
+            name: Result("unreachable", "no such path inside")
+            for name, path in paths.items()
+            if not await sb.files.exists(path)
+        }
+    except SandboxError:
+        return beside
+    return replace(beside, results={**beside.results, **absent})
 
 
 async def _inside(sb: Sandbox, checks: Checks) -> Outcome:
@@ -139,7 +143,8 @@ def _part(name: str, verdict: Verdict, residuals: tuple[str, ...]) -> Part:
     topic = next((one for one in _TOPICS if one in name), name)
     named = next((text for text in residuals if topic in text.lower()), None)
     status: Status = verdict.status
-    if named and status == "violated":
+    # Also where it could not be told: what the backend itself says is open needs no proof.
+    if named and status != "proven":
         return Part(name, "proven with residual", f"the receipt says: {named}")
     return Part(name, status, verdict.evidence)
 
