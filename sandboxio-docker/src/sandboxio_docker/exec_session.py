@@ -1,40 +1,19 @@
 """The second transport, for images without a fit Python: the engine's exec API, `sleep` as the first process."""
 
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from itertools import chain, repeat
+from dataclasses import replace
 from typing import Any
 
-import anyio
-from sandboxio.errors import (
-    CapabilityNotSupported,
-    ConfigurationError,
-    ExecutionError,
-    ResourceLimitExceeded,
-    SandboxGone,
-)
-from sandboxio.port import CODE_PATH, Chunk, Command, Exit, Killed, ProcessDriver
+from sandboxio.errors import CapabilityNotSupported, SandboxGone
+from sandboxio.port import CODE_PATH, Command, ProcessDriver
 
-from sandboxio_docker.attach import STDERR, Frames, start_exec
-from sandboxio_docker.ending import KILLED, Ending
+from sandboxio_docker.attach import start_exec
+from sandboxio_docker.ending import Ending
 from sandboxio_docker.endpoint import Endpoint
 from sandboxio_docker.engine import Engine
-from sandboxio_docker.errors import CONNECTION_LOST, is_gone
+from sandboxio_docker.errors import is_gone
+from sandboxio_docker.exec_driver import ExecDriver, Look, wants_stdin
 from sandboxio_docker.sdk import Sdk
-
-NOT_FOUND, NOT_EXECUTABLE = 127, 126
-ENGINES_WORDS = ("OCI runtime exec failed", "unable to find user", "unable to find group")
-"""How the engine's own error begins that it writes to the stdout of a command it could not start."""
-NO_PROCESS = ("resource temporarily unavailable", "read init-p", "errno=11")
-"""How runc says that its own process was refused by the ceiling (measured with runc 1.1)."""
-UNUSABLE = ("permission denied", "exec format error", "is a directory", "not a directory")
-LOOK_EVERY = 0.25
-"""Seconds between looks at a command whose output is read; as much silence after its end is the end of its output."""
-DRAIN = 1.0
-"""Seconds spent waiting, in all, for output after the command's end: a background child may write for ever."""
-POLLS = (0.02, 0.05, 0.1, 0.25, 0.5)
-"""Seconds between looks at a command, the last one repeated."""
 
 WITH_CODE = """
 f=$(mktemp "${TMPDIR:-/tmp}/sbx.XXXXXX") && cat >"$f" || exit 126
@@ -72,8 +51,8 @@ class ExecSession:
         self._ending.busy()
         return await self._start(command)
 
-    async def _start(self, command: Command) -> "ExecDriver":
-        if _wants_stdin(command) and self._endpoint.is_tls:
+    async def _start(self, command: Command) -> ExecDriver:
+        if wants_stdin(command) and self._endpoint.is_tls:
             # Its end can't be said without ending the connection: TLS has no half-close.
             raise CapabilityNotSupported("stdin over TLS needs an image with python3", hint="use one", why="not_yet")
         if command.code is not None:
@@ -87,7 +66,7 @@ class ExecSession:
             raise
         return driver
 
-    async def inspect(self, exec_id: str) -> "Look":
+    async def inspect(self, exec_id: str) -> Look:
         """Return what the engine says of one command."""
         answer = await self.explained(lambda client: client.exec_inspect(exec_id))
         return Look(answer["Running"], answer["ExitCode"], answer["Pid"])
@@ -131,191 +110,13 @@ class ExecSession:
         return {"transport": "exec", "kill": "sandbox", "cwd": self._cwd}
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """A command as the engine sees it; ``pid`` is 0 if it never ran."""
-
-    running: bool
-    code: int | None
-    pid: int
-
-
-class ExecDriver:
-    """One exec'd command."""
-
-    def __init__(self, session: ExecSession, exec_id: str, frames: Frames) -> None:
-        self._session = session
-        self._exec_id = exec_id
-        self._frames = frames
-        self._exit: Exit | None = None
-        self._refusal: list[Chunk] = []
-        self._began = time.time()
-        self._over = False
-        self._stdin_open = False
-        self._ended = False
-        self._looked_at = 0.0
-        self._patience = DRAIN
-
-    async def settle(self, command: Command) -> None:
-        """Wait until the command runs, or was refused; give it its code."""
-        look = await self._look_until(lambda look: look.pid != 0 or look.code is not None)
-        if look.pid == 0 and look.code in (NOT_FOUND, NOT_EXECUTABLE) and (text := await self._engines_text()):
-            await self.aclose()
-            return self._refuse(command, text)
-        self._stdin_open = _wants_stdin(command)
-        if command.code is not None:
-            await self.send(command.code)
-            await self.close_stdin()
-        return None
-
-    def _refuse(self, command: Command, text: str) -> None:
-        # The engine writes its own error to the command's stdout, with exit code 126 whatever the reason was (runc #591).
-        if "chdir to cwd" in text:
-            raise ConfigurationError(
-                f"the working directory {command.cwd!r} can't be used: {text}",
-                hint="make it first, or pass another cwd=",
-            )
-        if "unable to find user" in text or "unable to find group" in text:
-            raise ConfigurationError(f"the image has no user {command.user!r}: {text}", hint="pass a user that exists")
-        if any(sign in text for sign in NO_PROCESS):
-            raise ResourceLimitExceeded(f"no process may be started any more: {text}", limit="pids", value=None)
-        missing = "executable file not found" in text or "no such file or directory" in text
-        if not missing and not any(sign in text for sign in UNUSABLE):
-            raise ExecutionError(f"the engine could not start {command.argv[0]}: {text}")
-        code = NOT_FOUND if missing else NOT_EXECUTABLE
-        self._exit = Exit(code, started=False)
-        what = "not found" if missing else "can't be executed"
-        self._refusal = [Chunk("stderr", f"{command.argv[0]}: {what}\n".encode())]
-        self._over = True
-
-    async def receive(self) -> Chunk | None:
-        """Return the next piece of output; see the port for when it is over."""
-        try:
-            return await self._receive()
-        except SandboxGone:
-            await self.aclose()
-            raise
-
-    async def _receive(self) -> Chunk | None:
-        if self._refusal:
-            return self._refusal.pop()
-        while not self._over:
-            # A background child may hold the pipe (moby #33039): only the command's own end counts, not the stream's.
-            await self._look()
-            before = anyio.current_time()
-            with anyio.move_on_after(min(LOOK_EVERY, max(self._patience, 0))):
-                chunk = await self._next()
-                if self._ended:
-                    self._patience -= anyio.current_time() - before
-                return chunk
-            self._over = self._ended
-        return None
-
-    async def _look(self) -> None:
-        now = anyio.current_time()
-        if not self._ended and now - self._looked_at >= LOOK_EVERY:
-            self._ended = not (await self._session.inspect(self._exec_id)).running
-            self._looked_at = now
-
-    async def _next(self) -> Chunk | None:
-        try:
-            frame = await self._frames.receive()
-        except CONNECTION_LOST as error:
-            raise await self._session.gone() from error
-        if frame is None:
-            self._over = True
-            return None
-        return Chunk("stderr" if frame[0] == STDERR else "stdout", frame[1])
-
-    async def send(self, data: bytes) -> None:
-        """Write to stdin; dropped once it is closed or the command ended."""
-        if self._stdin_open and not self._over:
-            try:
-                await self._frames.send(data)
-            except (*CONNECTION_LOST, OSError):
-                self._stdin_open = False
-
-    async def close_stdin(self) -> None:
-        """End stdin."""
-        if self._stdin_open and not self._over:
-            self._stdin_open = False
-            try:
-                await self._frames.send_eof()
-            except (*CONNECTION_LOST, OSError):
-                return
-
-    async def wait(self) -> Exit:
-        """Wait for the command to end, dropping its output; an unknown exit code is never 0."""
-        while await self.receive() is not None:
-            pass
-        if self._exit is None:
-            try:
-                self._exit = await self._find_exit()
-            except SandboxGone:
-                await self.aclose()
-                raise
-            await self.aclose()
-        return self._exit
-
-    async def _find_exit(self) -> Exit:
-        # The stream may end early (docker-py #3160): the exit code is the engine's word, however long it takes.
-        look = await self._look_until(lambda look: not look.running and look.code is not None)
-        assert look.code is not None
-        return await self._killed() if look.code == KILLED else Exit(look.code)
-
-    async def _killed(self) -> Exit:
-        """Tell apart who ended the command: the kernel for want of memory, the end of the whole sandbox, or a kill."""
-        if await self._session.out_of_memory(self._began):
-            return Exit(KILLED, limit="memory_mb")
-        for pause in POLLS:
-            # The engine notes the command's end before the container's.
-            if await self._session.has_ended():
-                raise await self._session.gone()
-            await anyio.sleep(pause)
-        return Exit(KILLED)
-
-    async def kill(self) -> Killed:
-        """End the sandbox: nothing smaller can be ended for certain this way."""
-        await self._session.end()
-        await self.aclose()
-        return "sandbox"
-
-    async def aclose(self) -> None:
-        """Close the stream."""
-        await self._frames.aclose()
-
-    async def _look_until(self, enough: Callable[[Look], bool]) -> Look:
-        for pause in chain(POLLS, repeat(POLLS[-1])):
-            look = await self._session.inspect(self._exec_id)
-            if enough(look):
-                return look
-            await anyio.sleep(pause)
-        raise AssertionError
-
-    async def _engines_text(self) -> str | None:
-        """Return the engine's own error if that is what the streams hold, else leave them as they are."""
-        frames: list[tuple[int, bytes]] = []
-        while frame := await self._frames.receive():
-            frames.append(frame)
-        text = b"".join(piece for _, piece in frames).decode("utf-8", "replace").strip()
-        if text.startswith(ENGINES_WORDS):
-            return text
-        for kind, piece in reversed(frames):
-            self._frames.give_back(kind, piece)
-        return None
-
-
 def _create(client: Sdk, container_id: str, command: Command) -> str:
     answer = client.exec_create(
         container_id,
         list(command.argv),
-        stdin=_wants_stdin(command),
+        stdin=wants_stdin(command),
         environment=dict(command.env),
         workdir=command.cwd,
         user=command.user or "",
     )
     return str(answer["Id"])
-
-
-def _wants_stdin(command: Command) -> bool:
-    return command.stdin or command.code is not None
