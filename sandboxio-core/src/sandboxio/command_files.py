@@ -45,7 +45,7 @@ _ERRORS: dict[int, tuple[type[FileSystemError], str, int]] = {
 
 
 class CommandFiles:
-    """The file service of `sandboxio.port.HasFiles`, done with fixed scripts."""
+    """The file service of `sandboxio.port.HasTrees`, done with fixed scripts."""
 
     def __init__(self, lease: "Lease") -> None:
         self._lease = lease
@@ -65,11 +65,14 @@ class CommandFiles:
             if not ended:
                 await self._lease.end_tree(driver)
 
-    async def write(self, path: str, chunks: AsyncIterator[bytes]) -> None:
-        """Write a temporary file beside the target, compare its size, then rename it."""
+    async def write(
+        self, path: str, chunks: AsyncIterator[bytes], *, mode: int | None = None, modified: float | None = None
+    ) -> None:
+        """Write a temporary file beside the target, compare its size, then rename it; times in whole seconds."""
         token = secrets.token_hex(8)
+        wanted = (token, "" if mode is None else _mode(mode), "" if modified is None else _time(modified))
         try:
-            sent, (size, target) = await self._send(path, token, chunks)
+            sent, (size, target) = await self._send(path, wanted, chunks)
             if size != sent:
                 raise FileSystemError(f"{path!r}: {size} of {sent} bytes arrived; nothing was changed", errno=5)
             await self._run(scripts.COMMIT, path, target, token)
@@ -96,12 +99,29 @@ class CommandFiles:
         """Remove a file, link, empty directory or tree."""
         await self._run(scripts.REMOVE, path, _bare(path), "recursive" if recursive else "one")
 
+    async def read_link(self, path: str) -> str:
+        """Return what a link holds."""
+        output = await self._run(scripts.READLINK, path, path)
+        if not output.endswith(b"\n."):
+            raise _nonsense(path)
+        return _text(output[:-2])
+
+    async def make_link(self, path: str, target: str) -> None:
+        """Make a link, in place of a file or link of that name."""
+        await self._run(scripts.LINK, path, path, target)
+
+    async def set_attributes(self, path: str, *, mode: int, modified: float) -> None:
+        """Set a directory's permission bits and time, in whole seconds."""
+        await self._run(scripts.SET, path, path, _mode(mode), _time(modified))
+
     async def _start(self, script: str, *arguments: str, stdin: bool = False) -> ProcessDriver:
         command = Command(("sh", "-c", script, "sh", *arguments), cwd="/", stdin=stdin)
         return await self._lease.start(command, self._lease.timeout)
 
-    async def _send(self, path: str, token: str, chunks: AsyncIterator[bytes]) -> tuple[int, tuple[int, str]]:
-        driver = await self._start(scripts.WRITE, path, token, stdin=True)
+    async def _send(
+        self, path: str, wanted: tuple[str, str, str], chunks: AsyncIterator[bytes]
+    ) -> tuple[int, tuple[int, str]]:
+        driver = await self._start(scripts.WRITE, path, *wanted, stdin=True)
         sent = 0
         try:
             async for chunk in chunks:
@@ -178,6 +198,15 @@ def _entry(facts: bytes, path: bytes) -> FileInfo:
 def _nonsense(path: str) -> FileSystemError:
     # The tools are the sandbox's own, and may have been replaced.
     return FileSystemError(f"{path!r}: the sandbox's own tools gave an answer that makes no sense")
+
+
+def _mode(mode: int) -> str:
+    return f"{mode & 0o7777:o}"
+
+
+def _time(modified: float) -> str:
+    # What every `touch` takes: some busybox know no fractions.
+    return str(int(modified))
 
 
 def _bare(path: str) -> str:

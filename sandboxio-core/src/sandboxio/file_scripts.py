@@ -48,11 +48,15 @@ d=${t%/*}; d=${d:-/}
 mkdir -p "$d" 2>/dev/null || why_not "$d"
 [ -w "$d" ] || exit 47
 n=$d/.sandboxio.$2
-m=644
-[ -e "$t" ] && m=$(stat -c %a "$t")
+m=$3
+if [ -z "$m" ]; then
+  m=644
+  [ -e "$t" ] && m=$(stat -c %a "$t")
+fi
 (set -C; : > "$n") 2>/dev/null || exit 51
 if cat > "$n" 2>/dev/null; then :; else rm -f "$n"; exit 51; fi
 chmod "$m" "$n"
+if [ -n "$4" ]; then touch -c -d "@$4" "$n" || { rm -f "$n"; exit 50; }; fi
 printf '%s\\0%s' "$(wc -c < "$n")" "$t"
 """
 )
@@ -122,4 +126,23 @@ if [ -d "$1" ] && [ ! -L "$1" ]; then
 else
   rm -f "$1" || exit 47
 fi
+"""
+
+READLINK = """
+[ -L "$1" ] || { [ -e "$1" ] && exit 46; exit 44; }
+# The mark keeps a newline at the end of what the link holds apart from the one that is added.
+readlink "$1" && printf .
+"""
+
+LINK = (
+    WHY_NOT
+    + """
+if [ -d "$1" ] && [ ! -L "$1" ]; then exit 45; fi
+rm -f "$1" && ln -s -n -- "$2" "$1" || why_not "${1%/*}/"
+"""
+)
+
+SET = """
+[ -d "$1" ] || exit 44
+chmod "$2" "$1" && touch -c -d "@$3" "$1" || exit 47
 """

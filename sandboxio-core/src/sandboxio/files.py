@@ -1,35 +1,28 @@
 """Files in a sandbox."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+import os
+import posixpath
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, aclosing
 from typing import TYPE_CHECKING, TypeVar
-
-import anyio
 
 from sandboxio.command_files import CommandFiles
 from sandboxio.commands import input_bytes, resolve_path
-from sandboxio.errors import (
-    ConfigurationError,
-    ConnectError,
-    FileSystemError,
-    NotADirectory,
-    PathNotFound,
-    SandboxGone,
-)
-from sandboxio.execution import Budget
+from sandboxio.downloading import DEFAULT_MAX_BYTES, download
+from sandboxio.errors import ConfigurationError, FileSystemError, NotADirectory, PathNotFound
+from sandboxio.file_calls import FileCalls, as_generator, disk_cap
+from sandboxio.file_streams import FileReader, FileWriter, reading, writing
 from sandboxio.port import FileInfo, HasFiles
-from sandboxio.result import Collected
+from sandboxio.uploading import upload
 
 if TYPE_CHECKING:
     from sandboxio.lease import Lease
 
-__all__ = ["FileInfo", "Files"]
+__all__ = ["FileInfo", "FileReader", "FileWriter", "Files"]
 
 T = TypeVar("T")
 
 WRITE_CHUNK = 1024 * 1024
-_DISK_FULL = frozenset({28, 122})
-"""ENOSPC and EDQUOT, as Linux numbers them; the host may be another system."""
 _LOOP = 40
 """ELOOP."""
 
@@ -51,7 +44,7 @@ class Files:
 
         async def collect() -> bytes:
             # Closed here and now, so that a cancelled read ends what it opened in the sandbox.
-            async with aclosing(_generator(self._service.read(target))) as chunks:
+            async with aclosing(as_generator(self._service.read(target))) as chunks:
                 return b"".join([chunk async for chunk in chunks])
 
         return await self._call(collect)
@@ -74,6 +67,63 @@ class Files:
         target = self._path(path)
         content = _content(data)
         await self._call(lambda: self._write(target, content))
+
+    def open_read(self, path: str) -> AbstractAsyncContextManager[FileReader]:
+        """Open a regular file as a stream: ``async with files.open_read(path) as reader: async for chunk in reader``.
+
+        One deadline, the sandbox's timeout, holds from entering to leaving.
+        """
+        target = self._path(path)
+        return reading(lambda: FileCalls(self._lease), lambda: self._service, target)
+
+    def open_write(self, path: str) -> AbstractAsyncContextManager[FileWriter]:
+        """Open a file for a content in pieces: ``async with files.open_write(path) as file: await file.write(chunk)``.
+
+        Whole or not at all: it has its name, and its missing parents, when the block is left; a block that is left by
+        an exception or a cancellation changes nothing. The deadline is as for `open_read`.
+        """
+        target = self._path(path)
+        return writing(lambda: FileCalls(self._lease), lambda: self._service, target)
+
+    async def upload(self, local: str | os.PathLike[str], remote: str) -> None:
+        """Copy a file or a tree of this machine into the sandbox, as ``cp -r`` does, mode and time kept.
+
+        Where ``remote`` is an existing directory it goes into that, under its own name (its content, if ``local`` ends
+        in ``.``); else it is ``remote``; missing parents are made. What exists is replaced file by file, directories are
+        merged. A link at the top is followed, links in a tree stay links; FIFOs, sockets and devices are refused. Set-id
+        and sticky bits are not kept, nor owners. Each file is whole or not there. A tree that fails, or is cancelled, is
+        removed again, unless its directory was there before.
+
+        :raises ResourceLimitExceeded: the sandbox's disk is full.
+        :raises FileSystemError: here or there; the text says "on this machine" for here.
+        """
+        source, target = _local_path(local), self._path(remote)
+        name = _own_name(source)
+
+        async def send() -> None:
+            with disk_cap(self._lease):
+                await upload(self._lease, self._service, source, name, target)
+
+        await self._call(send)
+
+    async def download(self, remote: str, local: str | os.PathLike[str], *, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
+        """Copy a file or a tree of the sandbox to this machine, mode and time kept, whole or not at all.
+
+        Where ``local`` is an existing directory it goes into that, under its own name (its content, if ``remote`` ends
+        in ``.``); else it is ``local``, whose parent must exist. A file replaces a file or a link of that name, and
+        never writes through the link; a tree is never merged, only an empty directory is replaced.
+
+        Nothing that the sandbox answers makes it write elsewhere. A link at the top is followed; links in a tree are
+        kept if they are relative and lead to inside it, without ``..`` after a name. Anything else (other links, FIFOs,
+        devices, what is no name, over 100 levels or a million entries) is refused by name, and nothing is left. Set-id
+        and sticky bits are not kept, nor owners; a directory's owner may always use it.
+
+        :param max_bytes: bytes of all files; a sandbox can hold sparse files of any size.
+        :raises FileSystemError: here or there; the text says "on this machine" for here.
+        """
+        target, limit = _local_path(local), _check_max_bytes(max_bytes)
+        source = self._path(remote)
+        await self._call(lambda: download(self._service, source, _own_name(source), target, limit))
 
     async def ls(self, path: str = ".") -> list[FileInfo]:
         """Return the entries of a directory, sorted by path."""
@@ -114,27 +164,14 @@ class Files:
         return session if isinstance(session, HasFiles) else CommandFiles(self._lease)
 
     async def _write(self, target: str, content: memoryview) -> None:
-        try:
+        with disk_cap(self._lease):
             await self._service.write(target, _chunks(content))
-        except FileSystemError as error:
-            if error.errno not in _DISK_FULL:
-                raise
-            raise self._lease.limit_exceeded("disk_mb") from error
 
     def _path(self, path: str) -> str:
         return resolve_path(path, self._cwd)
 
     async def _call(self, operation: Callable[[], Awaitable[T]]) -> T:
-        lease = self._lease
-        lease.check_alive()
-        budget = Budget.of(lease, None)
-        with anyio.move_on_after(budget.left()):
-            try:
-                with lease.mapped():
-                    return await operation()
-            except (SandboxGone, ConnectError) as error:
-                raise await lease.refine_gone(error) from error.__cause__
-        raise budget.expired(lease, Collected(1))
+        return await FileCalls(self._lease).run(operation)
 
 
 def _content(data: bytes | bytearray | memoryview | str) -> memoryview:
@@ -152,10 +189,20 @@ async def _chunks(content: memoryview) -> AsyncIterator[bytes]:
         yield bytes(content[start : start + WRITE_CHUNK])
 
 
-async def _generator(items: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    try:
-        async for item in items:
-            yield item
-    finally:
-        if isinstance(items, AsyncGenerator):
-            await items.aclose()
+def _local_path(local: str | os.PathLike[str]) -> str:
+    path = os.fspath(local)
+    if not isinstance(path, str) or not path or "\0" in path:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(f"{local!r} is no path of this machine")
+    return path
+
+
+def _own_name(path: str) -> str | None:
+    """Return the last component; ``None`` for one that stands for a directory's content, as ``cp -r`` takes it."""
+    name = posixpath.basename(path.rstrip("/"))
+    return None if name in ("", ".", "..") else name
+
+
+def _check_max_bytes(value: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConfigurationError(f"max_bytes={value!r} is no number of bytes")
+    return value

@@ -307,8 +307,14 @@ class HasFiles(Protocol):
         """Iterate over a regular file's content in chunks."""
         ...
 
-    async def write(self, path: str, chunks: AsyncIterator[bytes]) -> None:
-        """Write a file whole or not at all, making missing parents."""
+    async def write(
+        self, path: str, chunks: AsyncIterator[bytes], *, mode: int | None = None, modified: float | None = None
+    ) -> None:
+        """Write a file whole or not at all, making missing parents.
+
+        :param mode: permission bits that it has from the beginning; ``None``: those of the old file, if there is one.
+        :param modified: seconds since the epoch; ``None``: now. A whole second is enough.
+        """
         ...
 
     async def list(self, path: str) -> list[FileInfo]:
@@ -325,4 +331,24 @@ class HasFiles(Protocol):
 
     async def remove(self, path: str, *, recursive: bool) -> None:
         """Remove a file or link, with ``recursive`` a tree; links inside are never followed."""
+        ...
+
+
+@runtime_checkable
+class HasTrees(HasFiles, Protocol):
+    """A file service that also carries what is in a tree beside files; paths are absolute."""
+
+    async def read_link(self, path: str) -> str:
+        """Return what a link holds, as it is."""
+        ...
+
+    async def make_link(self, path: str, target: str) -> None:
+        """Make a link that holds ``target``, in place of a file or link of that name.
+
+        :raises IsADirectory: a directory stands there.
+        """
+        ...
+
+    async def set_attributes(self, path: str, *, mode: int, modified: float) -> None:
+        """Set a directory's permission bits and time."""
         ...
