@@ -5,10 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sandboxio import BackendInfo
 from sandboxio_contract import report
 from sandboxio_contract.cli import main
+from sandboxio_contract.ground import Ground
+from sandboxio_contract.liars.stub import info
 from sandboxio_contract.report import Report, judge
-from sandboxio_contract.run import Result
+from sandboxio_contract.rows import all_rows
+from sandboxio_contract.run import Result, run_row
+from sandboxio_contract.target import Target
 from sandboxio_contract.verdict import Part, Status, summed, worst
 
 
@@ -103,6 +108,18 @@ def test_evidence_that_convicts_is_never_cut() -> None:
     found = judge("stub://", both("RUN-01", "violated"))
     long = report.Line("RUN-01", "violated", "x" * 1000)
     assert "x" * 1000 in found.text(long, 80)
+
+
+def test_what_a_fake_says_of_the_world_is_simulated_and_what_core_does_with_it_is_judged() -> None:
+    target = Target("fake://", Ground("fake"))
+
+    async def declared() -> BackendInfo:
+        return info("fake", simulated=True)
+
+    target.info = declared  # type: ignore[method-assign]
+    rows = {row.requirement: row for row in all_rows() if row.requirement in ("NET-02", "NET-14")}
+    assert run_row(rows["NET-02"], target, "asyncio").status == "simulated"
+    assert run_row(rows["NET-14"], target, "asyncio").status == "refused"
 
 
 def test_render_prints_a_matrix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

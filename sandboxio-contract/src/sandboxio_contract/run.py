@@ -58,6 +58,8 @@ def run_row(row: Row, target: Target, loop: Loop) -> Result:
 def _finding(row: Row, target: Target, loop: Loop) -> Finding:
     if row.backend not in (None, target.kind):
         return Finding("not applicable", f"the rule speaks of {row.backend}")
+    if row.world and anyio.run(target.info).simulated:
+        return Finding("simulated", "a fake: what it says of the world proves nothing")
     # Rows judge warnings themselves; a runner that makes errors of them would change what the backend does.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -116,7 +116,7 @@ class DockerGround(Ground):
         if not address.startswith("unix://"):
             raise Inconclusive(f"the engine is at {address}; the recorder needs a unix socket")
         with Wire(address.removeprefix("unix://")) as wire:
-            yield Spied(self._through(f"unix://{wire.address}"), wire, _creates, _destroys)
+            yield Spied(self.through(f"unix://{wire.address}"), wire, _creates, _destroys)
 
     def network(self) -> NetworkGround:
         """Return the host canary and the references of a Docker engine."""
@@ -182,7 +182,7 @@ class DockerGround(Ground):
         # The SDK shows a unix socket as http+docker://; its adapter knows the path.
         return f"unix://{self._engine().get_adapter(base).socket_path}" if base.startswith("http+docker") else base
 
-    def _through(self, host: str) -> str:
+    def through(self, host: str) -> str:
         """Return the target's DSN with another engine address."""
         scheme, _, rest = self._dsn.partition("://")
         parts = urlsplit(f"//{rest}")

@@ -33,7 +33,7 @@ class StubConfig(BackendConfig):
     backend: ClassVar[str] = "stub"
 
 
-def info(name: str) -> BackendInfo:
+def info(name: str, *, simulated: bool = False) -> BackendInfo:
     """Return what a stub of that name declares."""
     return BackendInfo(
         name=name,
@@ -45,6 +45,7 @@ def info(name: str) -> BackendInfo:
         tier_evidence=f"none: a stub for the suite's own tests (sandboxio-contract {version('sandboxio-contract')})",
         baseline=Facts(maxima=MAXIMA, assumed=True),
         observable=frozenset({"network.egress", "labels"}),
+        simulated=simulated,
     )
 
 

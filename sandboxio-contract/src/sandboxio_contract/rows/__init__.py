@@ -44,6 +44,7 @@ class Row:
 
     :param within: seconds after which a check that has not ended convicts: a backend must not hang.
     :param backend: the only backend that the rule speaks of.
+    :param world: whether it is about the provider's world, so that a fake can only simulate it.
     """
 
     requirement: str
@@ -51,12 +52,15 @@ class Row:
     check: Check
     within: float
     backend: str | None = None
+    world: bool = False
 
 
 _rows: list[Row] = []
 
 
-def row(requirement: str, *, within: float = 60.0, backend: str | None = None) -> Callable[[Check], Check]:
+def row(
+    requirement: str, *, within: float = 60.0, backend: str | None = None, world: bool = False
+) -> Callable[[Check], Check]:
     """Register an async function as a row of a requirement; the function itself stays as it is."""
     if requirement not in RULES:
         message = f"there is no requirement {requirement}"
@@ -64,7 +68,7 @@ def row(requirement: str, *, within: float = 60.0, backend: str | None = None) -
 
     def register(check: Check) -> Check:
         name: str = check.__name__
-        _rows.append(Row(requirement, name, check, within, backend))
+        _rows.append(Row(requirement, name, check, within, backend, world))
         return check
 
     return register

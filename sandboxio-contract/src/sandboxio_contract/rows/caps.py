@@ -71,7 +71,7 @@ async def a_cap_is_raised_never_unset(target: Target) -> Finding:
     return summed(parts)
 
 
-@row("CAP-04")
+@row("CAP-04", world=True)
 async def the_process_ceiling_holds(target: Target) -> Finding:
     """A fork bomb is bounded on the host; what runs goes on; a new command is refused at once until the bomb is gone."""
     async with target.sandbox(resources=Resources(pids=PIDS)) as sb:

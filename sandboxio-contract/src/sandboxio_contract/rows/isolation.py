@@ -37,7 +37,7 @@ async def requiring_unknown_is_refused(target: Target) -> Finding:
         return summed([await asking.refuses("UNKNOWN", ConfigurationError, no_call=True, require_isolation=unknown)])
 
 
-@row("ISO-06", backend="docker")
+@row("ISO-06", backend="docker", world=True)
 async def docker_is_hardened(target: Target) -> Finding:
     """Capabilities, privileges, caps, mounts and namespaces as the engine holds them, and as a command sees them."""
     async with target.sandbox() as sb:

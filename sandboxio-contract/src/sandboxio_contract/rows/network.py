@@ -22,7 +22,7 @@ OUTSIDE = ("tcp4-80", "tcp4-443", "udp4", "dns4-udp", "dns-lookup")
 _TOPICS = ("vsock", "dns", "gateway", "metadata", "unix", "icmp", "host", "neighbour")
 
 
-@row("NET-02", within=120)
+@row("NET-02", within=120, world=True)
 async def deny_denies(target: Target) -> Finding:
     """Nothing of the canaries, the host or a neighbour is reached from a sandbox that was made by default."""
     network = await target.look(target.ground.network)
@@ -37,7 +37,7 @@ async def deny_denies(target: Target) -> Finding:
     return summed(_part(name, verdict, residuals) for name, verdict in verdicts.items())
 
 
-@row("NET-03", within=120)
+@row("NET-03", within=120, world=True)
 async def each_denial_has_its_control(target: Target) -> Finding:
     """The reference reaches every target of the probe, and so does a sandbox that may where the backend offers one."""
     network = await target.look(target.ground.network)
@@ -57,7 +57,7 @@ async def each_denial_has_its_control(target: Target) -> Finding:
     return summed(parts)
 
 
-@row("NET-13", within=120)
+@row("NET-13", within=120, world=True)
 async def allow_opens_no_neighbour(target: Target) -> Finding:
     """Two sandboxes that may reach the outside don't reach each other, and leave no network behind."""
     allow = NetworkPolicy(egress="allow")

@@ -32,13 +32,13 @@ class _Owner:
     child: int | None
 
 
-@row("TRD-06", within=180)
+@row("TRD-06", within=180, world=True)
 async def a_killed_owner_leaks_nothing(target: Target) -> Finding:
     """SIGKILL of the owner of many sandboxes: none is left after ten seconds."""
     return await _killed(target, MANY, fork=False)
 
 
-@row("TRD-06", within=180)
+@row("TRD-06", within=180, world=True)
 async def a_killed_owner_with_a_forked_child_leaks_nothing(target: Target) -> Finding:
     """The same while a child that it forked lives on with all its descriptors."""
     return await _killed(target, FEW, fork=True)

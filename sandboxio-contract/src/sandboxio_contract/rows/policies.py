@@ -62,7 +62,7 @@ async def learning_is_refused(target: Target) -> Finding:
         return summed([await asking.refuses("learn", CapabilityNotSupported, no_call=True, network=learn)])
 
 
-@row("NET-10", backend="docker")
+@row("NET-10", backend="docker", world=True)
 async def docker_denies_by_network_mode_none(target: Target) -> Finding:
     """Deny is network mode ``none`` in the engine's own words, and an allowlist is refused."""
     async with target.sandbox() as sb:

@@ -47,7 +47,7 @@ async def chunks_come_while_it_runs(target: Target) -> Finding:
     return proven("first chunk early, order kept, cancelled reads lose nothing, every way out ends the tree")
 
 
-@row("STR-02", within=120)
+@row("STR-02", within=120, world=True)
 async def a_slow_consumer_delays_nobody(target: Target) -> Finding:
     """While a consumer sleeps on 200 MB, other calls and a kill are quick and this process does not grow."""
     async with target.sandbox() as sb:

@@ -38,7 +38,7 @@ async def metadata_reaches_the_providers_labels(target: Target) -> Finding:
     return summed(parts)
 
 
-@row("TEN-02")
+@row("TEN-02", world=True)
 async def two_sandboxes_share_nothing(target: Target) -> Finding:
     """A file, a variable, a secret and a process of one are not in the other, nor in one that is made afterwards."""
     word = f"canary{secrets.token_hex(8)}"
