@@ -87,7 +87,8 @@ async def test_a_fork_bomb_is_refused_to_others_at_once_and_can_be_killed(image:
                 assert killed == "tree"
             result = await finished(bomb)
             assert (result.exit.signal, result.exit.limit, "pids" in result.exit.limits_hit) == (9, None, True)
-            assert (await agent.run("echo", "on")).stdout == b"on\n"
+            if killed == "tree":  # else core ends the sandbox
+                assert (await agent.run("echo", "on")).stdout == b"on\n"
 
 
 @pytest.mark.parametrize("image", IMAGES)
