@@ -6,7 +6,7 @@ import anyio
 from sandboxio import Enforcement, ExecResult, ResourceLimitExceeded, Resources, Sandbox, SandboxGone
 
 from sandboxio_contract.rows import row
-from sandboxio_contract.rows.inside import need_python, raises
+from sandboxio_contract.rows.inside import has_python, need_shell, raises
 from sandboxio_contract.target import Target
 from sandboxio_contract.verdict import Finding, Inconclusive, proven, require, violated
 
@@ -33,8 +33,7 @@ async def memory_and_swap_are_bounded_together(target: Target) -> Finding:
         if control <= (CAP_MB + TOLERANCE_MB) * 2**20:
             raise Inconclusive(f"no control: the reference did not swap either ({control / 2**20:.0f} MiB at most)")
         async with target.sandbox(resources=Resources(memory_mb=CAP_MB)) as sb:
-            await need_python(sb)
-            ended = await _outcome(sb.run(["python3", "-c", touching(CAP_MB + BEYOND_MB)], timeout=60))
+            ended = await _outcome(sb.run(await _touching_command(sb), timeout=60))
             peak = await _peak(target, sb)
     require("touched" not in ended, f"{CAP_MB + BEYOND_MB} MiB could be touched under a cap of {CAP_MB}")
     require(
@@ -49,7 +48,6 @@ async def memory_and_swap_are_bounded_together(target: Target) -> Finding:
 async def the_cap_that_was_hit_is_named(target: Target) -> Finding:
     """`ResourceLimitExceeded` names memory and its value, convicts only the command that died, and carries its output."""
     async with target.sandbox(resources=Resources(memory_mb=CAP_MB)) as sb:
-        await need_python(sb)
         results: list[object] = []
         async with anyio.create_task_group() as group:
             group.start_soon(_collect, sb, results)
@@ -62,14 +60,22 @@ async def the_cap_that_was_hit_is_named(target: Target) -> Finding:
 
 
 async def _convicted(sb: Sandbox) -> None:
-    program = "print('begun', flush=True)\n" + touching(CAP_MB + BEYOND_MB)
-    call = sb.run(["python3", "-c", program], timeout=60)
+    call = sb.run(await _touching_command(sb), timeout=60)
     error = await raises((ResourceLimitExceeded, SandboxGone), call, "touching too much")
     if isinstance(error, SandboxGone):
         violated(f"hitting the memory cap is reported as {error.message}, not as ResourceLimitExceeded")
     require(error.limit == "memory_mb", f"the error names {error.limit!r}, not 'memory_mb'")
     require(error.value == CAP_MB, f"the error names the value {error.value!r}, not {CAP_MB}")
     require("begun" in error.stdout, "the error does not carry what was printed")
+
+
+async def _touching_command(sb: Sandbox) -> list[str]:
+    """Return a command that says that it has begun, and touches more memory than the cap."""
+    size = CAP_MB + BEYOND_MB
+    if await has_python(sb):
+        return ["python3", "-c", "print('begun', flush=True)\n" + touching(size)]
+    await need_shell(sb)
+    return ["sh", "-c", f"echo begun; dd if=/dev/zero of=/dev/null bs={size}M count=1 && echo touched"]
 
 
 async def _collect(sb: Sandbox, results: list[object]) -> None:
