@@ -35,15 +35,16 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from .files import Job
+    from .launch import Score
     from .native import Native
 
 
 class Agent(Keeper):
     """All of it."""
 
-    def __init__(self, native: Native | None, settings: bytes) -> None:
+    def __init__(self, native: Native | None, score: Score, settings: bytes) -> None:
         lifetime, bound = unpack_from(">d?", settings)
-        super().__init__(native, time.monotonic() + lifetime)
+        super().__init__(native, score, time.monotonic() + lifetime)
         self.workdir = settings[9:]
         # What the end of stdin ends: everything, the commands that run, or nothing.
         self.at_eof = "all" if bound else "nothing" if os.getpid() == 1 else "mine"

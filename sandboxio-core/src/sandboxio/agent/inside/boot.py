@@ -8,7 +8,7 @@ import posix as os
 import sys
 
 from .agent import Agent
-from .launch import PATH, raise_oom_score
+from .launch import PATH, Score, raise_oom_score
 from .native import DUMPABLE, NATIVE, SUBREAPER, X32, Native, filter_program
 from .wire import BOOT, leave, read_exactly, slurp, write_all
 
@@ -192,8 +192,8 @@ def observe(agent: Agent, dumpable: str, filtered: str) -> bytes:
         "workdir": workdir,
         "has_shell": int(any(os.access(folder + b"/sh", os.X_OK) for folder in folders)),
         "hosts": ensure_localhost(),
-        "memory_events": int(agent.counters[0] >= 0),
-        "pids_events": int(agent.counters[1] >= 0),
+        "memory_events": int(agent.counters.fds[0] >= 0),
+        "pids_events": int(agent.counters.fds[1] >= 0),
     }
     fields.update(probe(agent.native))
     parts: list[bytes] = []
@@ -209,12 +209,13 @@ def main(settings: bytes, again: Callable[[], bytes], reborn: bool) -> NoReturn:
         native: Native | None = Native()
     except (ImportError, OSError, AttributeError):
         native = None
+    score = Score()
     dumpable = close_memory(native, reborn, again)
     ignore_signals()
     if native:
         native.prctl(SUBREAPER, 1)
     filtered = install_filter(native)
-    agent = Agent(native, settings)
+    agent = Agent(native, score, settings)
     agent.files_limit = raise_files_limit()
     agent.send(BOOT, 0, observe(agent, dumpable, filtered))
     agent.flush()

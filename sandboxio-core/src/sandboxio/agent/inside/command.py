@@ -48,7 +48,7 @@ class Command:
         self.stdin = Sink(agent, pipes[0], self.grant, self.stdin_broken)
         self.streams = (Source(self, pipes[1], 0), Source(self, pipes[2], 1))
         self.begun = time.monotonic()
-        self.events = agent.count_events()
+        self.events = agent.counters.read()
         self.strays: set[int] = set()
         if not agent.native:
             self.strays = agent.strays()
@@ -108,7 +108,7 @@ class Command:
         self.exited = True
         if not self.killing:
             self.agent.last_ended = time.monotonic()
-        oom, refused = self.agent.count_events()
+        oom, refused = self.agent.counters.read()
         flags |= (OOM if oom > self.events[0] else 0) | (NO_FORK if refused > self.events[1] else 0)
         flags |= BY_US if self.killing else 0
         self.agent.send(EXIT, self.channel, U32.pack(status) + bytes([flags]))

@@ -9,10 +9,12 @@ import time
 from _socket import socket, socketpair
 
 from .command import Command
+from .counters import Counters
+from .launch import EXPENDABLE, Score
 from .link import Link
 from .supervisor import EXITED, FAILED, IDLE, KILLED, STARTED, Supervisor
 from .trees import DYING_TIME, KILL_TIME, children, freeze, kill, send_signal, sweep
-from .wire import REPORT, STATUS_CRASH, STATUS_OWNER_GONE, close, drain, leave, pipe_that_wakes, slurp
+from .wire import REPORT, STATUS_CRASH, STATUS_OWNER_GONE, close, drain, leave, pipe_that_wakes
 from .worker import Worker
 
 TYPE_CHECKING = False
@@ -28,18 +30,6 @@ else:
 POOL = 1  # supervisors that wait for a command
 POOL_MAX = 2  # of those that have done with one; a warm one serves in half the time, and keeps 0.6 MiB
 REFILL_PAUSE = 0.005  # seconds after a start; forking at once would delay that command
-COUNTERS = (
-    (b"oom_kill ", ("/sys/fs/cgroup/memory/memory.oom_control", "/sys/fs/cgroup/memory.events")),
-    (b"max ", ("/sys/fs/cgroup/pids/pids.events", "/sys/fs/cgroup/pids.events")),
-)
-
-
-def open_counter(name: bytes, paths: tuple[str, str]) -> int:
-    """Open what counts events of the sandbox's cgroup, -1 if there is nothing of the kind."""
-    for path in paths:
-        if name in slurp(path):
-            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    return -1
 
 
 def open_null() -> int:
@@ -55,8 +45,9 @@ def open_null() -> int:
 class Keeper(Link):
     """Keeps the processes, and reads what commands print."""
 
-    def __init__(self, native: Native | None, deadline: float) -> None:
+    def __init__(self, native: Native | None, score: Score, deadline: float) -> None:
         super().__init__(deadline)
+        self.score = score
         self.native = native
         self.pid = os.getpid()
         self.files_limit: tuple[int, int] | None = None
@@ -68,7 +59,7 @@ class Keeper(Link):
         self.ended: dict[int, int] = {}  # the wait statuses of what was taken in last
         self.known: set[int] = set()  # strays of commands that were said to have started
         self.sources: dict[int, Source] = {}
-        self.counters = [open_counter(name, paths) for name, paths in COUNTERS]
+        self.counters = Counters()
         self.pipes = select.epoll()
         self.wake, wake = pipe_that_wakes()
         self.report, self.report_in = os.pipe()
@@ -125,12 +116,15 @@ class Keeper(Link):
         ours, theirs = socketpair()
         self.top_fd = max(self.top_fd, ours.fileno(), theirs.fileno())
         ours.setblocking(False)
+        self.score.set(EXPENDABLE)
         try:
             pid = os.fork()
         except OSError:
             ours.close()
             theirs.close()
             raise
+        finally:
+            self.score.set(self.score.own)
         if pid == 0:
             self.become_supervisor(theirs)
         theirs.close()
@@ -266,15 +260,6 @@ class Keeper(Link):
             if not left or time.monotonic() > until:
                 return left
             time.sleep(0.001)
-
-    def count_events(self) -> tuple[int, int]:
-        """Return how many OOM kills and refused forks the sandbox has seen."""
-        values: list[int] = []
-        for fd, (name, _) in zip(self.counters, COUNTERS):
-            data = b"\n" + os.pread(fd, 4096, 0) if fd >= 0 else b""
-            rest = data.partition(b"\n" + name)[2].split(None, 1)
-            values.append(int(rest[0]) if rest else 0)
-        return values[0], values[1]
 
     def end(self, status: int) -> NoReturn:
         """End everything that this agent started, and itself; as first process that ends the sandbox."""

@@ -16,6 +16,7 @@ else:
 
 PATH = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NICE = 10
+EXPENDABLE = b"500"
 
 
 class StartError(Exception):
@@ -102,9 +103,28 @@ def raise_oom_score(pid: str) -> None:
     """Make a process (and what it starts) the kernel's choice before the agent; only its user or root may."""
     fd = os.open("/proc/%s/oom_score_adj" % pid, os.O_WRONLY | os.O_CLOEXEC)
     try:
-        os.write(fd, b"500")
+        os.write(fd, EXPENDABLE)
     finally:
         os.close(fd)
+
+
+class Score:
+    """This process's own place in that order, opened while it may be: for one that isn't dumpable only root may."""
+
+    def __init__(self) -> None:
+        self.own = slurp("/proc/self/oom_score_adj").strip()
+        try:
+            self.fd = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+        except OSError:
+            self.fd = -1
+
+    def set(self, value: bytes) -> None:
+        """Take another place; what is forked now has it too."""
+        if self.fd >= 0:
+            try:
+                os.write(self.fd, value)
+            except OSError:
+                self.fd = -1
 
 
 def prefer_to_end(pid: str) -> None:
