@@ -176,6 +176,20 @@ async def test_a_stream_that_always_has_something_meets_its_deadline(sandbox: Sa
     assert kills(stub) == 1
 
 
+async def test_a_stream_that_always_has_something_leaves_the_loop_to_others(
+    sandbox: Sandbox, stub: StubBackend
+) -> None:
+    """CON-03."""
+    stub.programs["yes"] = lambda command: Program([Chunk("stdout", b"y\n")], endless=True)
+    async with sandbox.stream(["yes"], timeout=20) as proc:
+        async with anyio.create_task_group() as group:
+            group.start_soon(_consume, proc)
+            for _ in range(20):
+                await anyio.sleep(0)
+            group.cancel_scope.cancel()
+        assert proc.returncode is None
+
+
 async def _consume(proc: Process) -> None:
     async for _ in proc:
         pass
