@@ -64,7 +64,7 @@ async def prove_denial(closed: Sandbox, opened: Sandbox) -> Proof:
     answers: list[str] = []
     async with listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, answer)
-        port = listener.extra(SocketAttribute.local_port)  # noqa: S610 - not Django's
+        port = listener.extra(SocketAttribute.local_port)
         code = _ASK.format(host=gateway, port=port)
         for sandbox in (opened, closed):
             answers.append((await sandbox.run_code(code)).stdout.strip())
