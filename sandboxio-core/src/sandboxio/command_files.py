@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import anyio
+
 from sandboxio import file_scripts as scripts
 from sandboxio.errors import (
     CapabilityNotSupported,
@@ -115,6 +117,8 @@ class CommandFiles:
         await self._run(scripts.SET, path, path, _mode(mode), _time(modified))
 
     async def _start(self, script: str, *arguments: str, stdin: bool = False) -> ProcessDriver:
+        if not all(_is_text(argument) for argument in arguments):
+            script, arguments = scripts.DECODE + script, tuple(map(_escaped, arguments))
         command = Command(("sh", "-c", script, "sh", *arguments), cwd="/", stdin=stdin)
         return await self._lease.start(command, self._lease.timeout)
 
@@ -129,14 +133,24 @@ class CommandFiles:
                 await driver.send(chunk)
             await driver.close_stdin()
             output, ended = await self._output(driver, path)
-        except BaseException:
-            await self._lease.end_tree(driver)
+        except BaseException as error:
+            # Where a kill ends the sandbox, what only failed on this side must not cost it.
+            if not isinstance(error, Exception) or not await self._ends_by_itself(driver, path):
+                await self._lease.end_tree(driver)
             raise
         self._check(path, ended)
         size, _, target = output.partition(b"\0")
         if not size.strip().isdigit() or not target:
             raise _nonsense(path)
         return sent, (int(size), _text(target))
+
+    async def _ends_by_itself(self, driver: ProcessDriver, path: str) -> bool:
+        """Let the script end whose input ends early; what it wrote is never committed."""
+        with anyio.move_on_after(DISCARD_BOUND), suppress(SandboxError), self._lease.mapped():
+            await driver.close_stdin()
+            await self._output(driver, path)
+            return True
+        return False
 
     async def _discard(self, path: str, token: str) -> None:
         """Remove the temporary file, immune to cancellation; a failure leaves it to the sandbox's end."""
@@ -198,6 +212,15 @@ def _entry(facts: bytes, path: bytes) -> FileInfo:
 def _nonsense(path: str) -> FileSystemError:
     # The tools are the sandbox's own, and may have been replaced.
     return FileSystemError(f"{path!r}: the sandbox's own tools gave an answer that makes no sense")
+
+
+def _is_text(argument: str) -> bool:
+    return argument.isprintable() or not any("\ud800" <= character <= "\udfff" for character in argument)
+
+
+def _escaped(argument: str) -> str:
+    """Return an argument in ASCII: not every provider's API carries names that are no text."""
+    return "".join(f"\\0{byte:03o}" for byte in argument.encode("utf-8", "surrogateescape"))
 
 
 def _mode(mode: int) -> str:

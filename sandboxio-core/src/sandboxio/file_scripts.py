@@ -3,6 +3,11 @@
 ``$1`` is an absolute path. The exit codes stand in `sandboxio.command_files`.
 """
 
+DECODE = """
+for a; do shift; a=$(printf '%b.' "$a"); set -- "$@" "${a%.}"; done
+"""
+"""Goes before a script whose arguments are octal escapes; the mark keeps a newline at the end, which $( ) would cut."""
+
 READ = """
 [ -e "$1" ] || exit 44
 [ -d "$1" ] && exit 45

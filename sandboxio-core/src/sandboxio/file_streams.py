@@ -1,19 +1,21 @@
 """Files that are read and written in pieces."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from sandboxio.commands import input_bytes
-from sandboxio.errors import ConfigurationError, FileSystemError
+from sandboxio.errors import ConfigurationError, FileSystemError, SandboxError
 from sandboxio.file_calls import FileCalls, as_generator, disk_cap
 from sandboxio.port import HasFiles
-from sandboxio.teardown import OwnTask, teardown_grace
+from sandboxio.teardown import OwnTask
 
 Begin = Callable[[], FileCalls]
 """Starts the clock: what was only called, and never entered, has none."""
+GIVE_UP = 2.0
+"""Seconds that a service gets to end by itself, when the content that it writes is given up."""
 
 
 class FileReader:
@@ -79,6 +81,7 @@ class FileWriter:
         self._task = OwnTask(lambda: self._send(service, path, content))
         self._open = True
         self._whole = True
+        self._complete = False
 
     async def write(self, data: bytes | bytearray | memoryview) -> None:
         """Add a piece; waits while the sandbox takes the pieces before.
@@ -102,24 +105,34 @@ class FileWriter:
 
     async def _send(self, service: HasFiles, path: str, content: MemoryObjectReceiveStream[bytes]) -> None:
         with content, disk_cap(self._calls.lease):
-            async with aclosing(as_generator(content)) as chunks:
+            async with aclosing(self._pieces(content)) as chunks:
                 await service.write(path, chunks)
+
+    async def _pieces(self, content: MemoryObjectReceiveStream[bytes]) -> AsyncGenerator[bytes, None]:
+        async for piece in content:
+            yield piece
+        if not self._complete:
+            raise FileSystemError(f"{self._path!r}: the new content was given up; nothing was replaced")
 
     async def finish(self) -> None:
         """Say that this was all, and wait until it is in place."""
         self._open = False
         if not self._whole:
             raise FileSystemError(f"{self._path!r}: a write was cancelled or failed; nothing was replaced")
+        self._complete = True
         self._into.close()
         await self._calls.run(self._task.wait)
 
     async def abandon(self) -> None:
-        """Give the new content up, immune to cancellation; nothing of it stays."""
+        """Give the new content up, immune to cancellation; nothing of it stays.
+
+        The service is told by an error in what it sends, and cancelled if that takes long: over commands a cancellation
+        may cost the sandbox.
+        """
         self._open = False
-        try:
-            await self._task.stop(teardown_grace())
-        finally:
-            self._into.close()
+        self._into.close()
+        with suppress(SandboxError), self._calls.lease.mapped():
+            await self._task.finish(GIVE_UP, lambda: None)
 
 
 @asynccontextmanager
