@@ -86,6 +86,19 @@ class DockerSession:
         """Make a directory."""
         await self.explained(self.agent.mkdir(path, parents=parents))
 
+    async def read_link(self, path: str) -> str:
+        """Return what a link holds."""
+        return await self.explained(self.agent.read_link(path))
+
+    async def make_link(self, path: str, target: str) -> None:
+        """Make a link, in place of a file or link of that name."""
+        self._ending.busy()
+        await self.explained(self.agent.make_link(path, target))
+
+    async def set_attributes(self, path: str, *, mode: int, modified: float) -> None:
+        """Set a directory's permission bits and time."""
+        await self.explained(self.agent.set_attributes(path, mode=mode, modified=modified))
+
     async def remove(self, path: str, *, recursive: bool) -> None:
         """Remove a file, link or tree."""
         await self.explained(self.agent.remove(path, recursive=recursive))
