@@ -233,7 +233,7 @@ async def test_an_import_that_hangs_is_a_create_timeout_and_holds_up_nobody_else
     try:
         with pytest.raises(CreateTimeout):
             await sandboxio.create(f"{name}://", timeout=0.2)
-        async with sandboxio.create(target):
+        async with sandboxio.create(target, timeout=10):
             pass
     finally:
         release.set()

@@ -262,6 +262,16 @@ async def test_a_session_that_does_not_close_holds_nobody_up_and_is_no_orphan(
 
 
 @pytest.mark.anyio
+async def test_a_grace_that_ends_while_a_session_closes_is_no_orphan(
+    stub: StubBackend, target: str, short_grace: float
+) -> None:
+    sandbox = await sandboxio.create(target)
+    stub.gates.at("aclose", "before", stalling)
+    await sandbox.kill()
+    assert stub.sandboxes == {}
+
+
+@pytest.mark.anyio
 async def test_a_session_that_fails_to_close_is_nobodys_error(stub: StubBackend, target: str) -> None:
     sandbox = await sandboxio.create(target)
     stub.gates.at("aclose", "before", raising(OSError("broken pipe")))
