@@ -43,8 +43,9 @@ class Look:
 class ExecDriver:
     """One exec'd command."""
 
-    def __init__(self, session: "ExecSession", exec_id: str, frames: Frames) -> None:
+    def __init__(self, session: "ExecSession", exec_id: str, frames: Frames, interpreter: str | None = None) -> None:
         self._session = session
+        self._interpreter = interpreter
         self._exec_id = exec_id
         self._frames = frames
         self._exit: Exit | None = None
@@ -161,6 +162,9 @@ class ExecDriver:
         # The stream may end early (docker-py #3160): the exit code is the engine's word, however long it takes.
         look = await self._look_until(lambda look: not look.running and look.code is not None)
         assert look.code is not None
+        if look.code == NOT_FOUND and self._interpreter and not await self._session.has_program(self._interpreter):
+            # The shell that kept the code says 127; the code itself may as well.
+            return Exit(NOT_FOUND, started=False)
         return await self._killed() if look.code == KILLED else Exit(look.code)
 
     async def _killed(self) -> Exit:
@@ -176,8 +180,9 @@ class ExecDriver:
 
     async def kill(self) -> Killed:
         """End the sandbox: nothing smaller can be ended for certain this way."""
-        await self._session.end()
+        # First the stream: the engine does not see the container's end while an output of it is not read (5 s and more).
         await self.aclose()
+        await self._session.end()
         return "sandbox"
 
     async def aclose(self) -> None:

@@ -55,10 +55,11 @@ class ExecSession:
         if wants_stdin(command) and self._endpoint.is_tls:
             # Its end can't be said without ending the connection: TLS has no half-close.
             raise CapabilityNotSupported("stdin over TLS needs an image with python3", hint="use one", why="not_yet")
+        interpreter = command.argv[0] if command.code is not None else None
         if command.code is not None:
             command = replace(command, argv=("sh", "-c", WITH_CODE, "sh", *command.argv))
         exec_id = await self.explained(lambda client: _create(client, self._container_id, command))
-        driver = ExecDriver(self, exec_id, await start_exec(self._endpoint, exec_id))
+        driver = ExecDriver(self, exec_id, await start_exec(self._endpoint, exec_id), interpreter)
         try:
             await driver.settle(command)
         except BaseException:
@@ -79,6 +80,11 @@ class ExecSession:
             if is_gone(error) or "is not running" in str(error):
                 raise await self.gone() from error
             raise
+
+    async def has_program(self, name: str) -> bool:
+        """Whether the image's shell finds a program."""
+        driver = await self._start(Command(("sh", "-c", 'command -v "$1"', "sh", name), cwd="/"))
+        return (await driver.wait()).code == 0
 
     async def gone(self) -> SandboxGone:
         """Return the error for a sandbox that ended."""
