@@ -109,6 +109,8 @@ async def _at_the_wire(target: Target) -> Part:
     mark = {"row": f"create-held-{'trio' if on_trio() else 'asyncio'}"}
     faults: list[str] = []
     with target.ground.spied() as spied:
+        # The first creation may find out what kind of image it is; the ones that count are like the second.
+        await _created_and_killed(target, spied.dsn, mark)
         before = len(spied.wire.calls)
         async with target.create(dsn=spied.dsn, metadata=mark) as sb:
             kinds = list(dict.fromkeys(_kind(call) for call in spied.wire.calls[before:] if call.changes))
