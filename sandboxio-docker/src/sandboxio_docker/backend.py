@@ -49,10 +49,12 @@ class DockerBackend:
         """Translate a spec; pure."""
         return planning.make_plan(spec, facts)
 
-    async def prepare(self, plan: Plan, progress: Progress) -> None:
+    async def prepare(self, plan: Plan, progress: Progress) -> bool:
         """Pull the image if the engine does not have it."""
-        if not plan.parameters["image_present"]:
-            await pull.ensure_image(self._engine, planning.template_of(plan.spec), progress)
+        if plan.parameters["image_present"]:
+            return False
+        await pull.ensure_image(self._engine, planning.template_of(plan.spec), progress)
+        return True
 
     async def provision(self, plan: Plan) -> str:
         """Create the container, and its network; nothing is started."""

@@ -4,7 +4,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-import anyio
 from sandboxio.agent.bootstrap import agent_argv
 from sandboxio.agent.session import AgentUnfit
 from sandboxio.errors import ConfigurationError, ConnectError
@@ -21,6 +20,7 @@ from sandboxio_docker.facts import image_of, unfit
 from sandboxio_docker.planning import DEFAULT_CWD, default_cwd
 from sandboxio_docker.reaper import Reaper
 from sandboxio_docker.session import BOOT_TIMEOUT, DockerSession, boot, check_report, is_unfit_start, said_by_engine
+from sandboxio_docker.wire import close_all
 
 START_BOUND = 60.0
 """Seconds for the start of a container."""
@@ -80,8 +80,7 @@ class Opener:
             agent = await boot(stream, self._expires_at, _wanted(workdir), first=True)
             check_report(agent.report, plan)
         except BaseException:
-            await anyio.aclose_forcefully(stream)
-            await self._ending.aclose()
+            await close_all(stream, self._ending)
             raise
         return DockerSession(agent, self._ending, self._engine.native(self._id))
 
@@ -91,7 +90,7 @@ class Opener:
             await self._start(_NoSleep)
             return await self._exec_session(workdir)
         except BaseException:
-            await self._ending.aclose()
+            await close_all(self._ending)
             raise
 
     async def _exec_session(self, workdir: str) -> Session:

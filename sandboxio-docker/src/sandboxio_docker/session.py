@@ -16,6 +16,7 @@ from sandboxio_docker.attach import AgentStream
 from sandboxio_docker.ending import Ending
 from sandboxio_docker.errors import answer_of
 from sandboxio_docker.planning import accepts_vsock
+from sandboxio_docker.wire import close_all
 
 T = TypeVar("T")
 
@@ -41,8 +42,7 @@ class DockerSession:
 
     async def aclose(self) -> None:
         """Close the connection; the first agent then ends the sandbox."""
-        await self.agent.aclose()
-        await self._ending.aclose()
+        await close_all(self._ending, self.agent)
 
     def info(self) -> Mapping[str, object]:
         """Return what the agent says of itself, and whether a shell is there."""

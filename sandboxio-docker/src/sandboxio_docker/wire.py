@@ -8,7 +8,9 @@ import json
 import socket
 import ssl
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack
 from http import HTTPStatus
+from typing import Protocol
 from urllib.parse import quote, urlencode
 
 import anyio
@@ -28,6 +30,14 @@ class EngineAnswer(Exception):
         super().__init__(f"{status}: {message}")
         self.status = status
         self.message = message
+
+
+class Closable(Protocol):
+    """What holds a connection."""
+
+    async def aclose(self) -> None:
+        """Close it; this does not wait for anything."""
+        ...
 
 
 class Answer:
@@ -131,6 +141,14 @@ def _request(
         fields |= {"Connection": "Upgrade", "Upgrade": "tcp"}
     head = [f"{method} {target} HTTP/1.{1 if upgrade else 0}", *(f"{name}: {value}" for name, value in fields.items())]
     return "\r\n".join([*head, "", ""]).encode() + content
+
+
+async def close_all(*connections: Closable) -> None:
+    """Close each, whatever the others do; a pending cancellation must not leave the second one open."""
+    with anyio.CancelScope(shield=True):
+        async with AsyncExitStack() as stack:
+            for connection in connections:
+                stack.push_async_callback(connection.aclose)
 
 
 async def _head(stream: ByteStream) -> Answer:
