@@ -9,9 +9,11 @@ import pytest
 import sandboxio
 from sandboxio import (
     BackendUnavailable,
+    CapabilityNotSupported,
     CreateTimeout,
     CreationError,
     OrphanedSandboxWarning,
+    Plan,
     PolicyNotEnforced,
     SandboxError,
 )
@@ -38,6 +40,21 @@ async def test_facts_are_asked_once_a_minute_and_template(stub: StubBackend, tar
         async with sandboxio.create(target, template=template):
             pass
     assert stub.calls.count("probe") == 2
+
+
+async def test_a_template_that_was_just_fetched_is_probed_and_planned_anew(stub: StubBackend, target: str) -> None:
+    """What an absent image could only be assumed not to have, such as volumes, is refused once it is there."""
+    stub.fetches = True
+
+    def refuse_fetched(plan: Plan) -> Plan:
+        if stub.calls.count("probe") == 2:
+            raise CapabilityNotSupported("the image that was fetched has volumes")
+        return plan
+
+    stub.change_plan = refuse_fetched
+    with pytest.raises(CapabilityNotSupported, match="volumes"):
+        await sandboxio.create(target)
+    assert stub.calls == ["probe", "prepare", "probe"]
 
 
 @pytest.mark.parametrize("call", ["provision", "observe", "open"])

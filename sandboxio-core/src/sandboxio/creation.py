@@ -67,10 +67,10 @@ def _planned(backend: Backend, spec: SandboxSpec, facts: Facts) -> Plan:
     return plan
 
 
-async def plan_probed(calls: PortCalls, spec: SandboxSpec) -> Plan:
-    """Ask the engine or account what it can do, and plan with that."""
+async def plan_probed(calls: PortCalls, spec: SandboxSpec, *, fresh: bool = False) -> Plan:
+    """Ask the engine or account what it can do, and plan with that; ``fresh`` trusts no earlier answer."""
     backend = calls.backend
-    facts = _facts.get(backend, spec)
+    facts = None if fresh else _facts.get(backend, spec)
     if facts is None:
         facts = await calls.bounded(LOOK_BOUND, lambda: backend.probe(spec))
         _facts.put(backend, spec, facts)
@@ -104,9 +104,7 @@ async def _make_again(calls: PortCalls, spec: SandboxSpec, unfit: TransportUnfit
 
 async def _make(calls: PortCalls, plan: Plan, progress: Progress) -> Opened:
     backend = calls.backend
-    if isinstance(backend, PreparesTemplate):
-        with calls.mapped(CreationError):
-            await backend.prepare(plan, progress)
+    plan = await _prepared(calls, plan, progress)
     asked_at = time.monotonic()
     sandbox_id = await provision(calls, plan)
     session: Session | None = None
@@ -120,6 +118,16 @@ async def _make(calls: PortCalls, plan: Plan, progress: Progress) -> Opened:
             await destroy_for_sure(calls, sandbox_id, plan.spec.metadata, session)
         raise
     return Opened(plan, seen, session, cwd, asked_at)
+
+
+async def _prepared(calls: PortCalls, plan: Plan, progress: Progress) -> Plan:
+    """Make the template present; one that was just fetched may refuse what could only be assumed of it before."""
+    backend = calls.backend
+    if not isinstance(backend, PreparesTemplate):
+        return plan
+    with calls.mapped(CreationError):
+        fetched = await backend.prepare(plan, progress)
+    return await plan_probed(calls, plan.spec, fresh=True) if fetched else plan
 
 
 async def _attest(calls: PortCalls, plan: Plan, sandbox_id: str) -> Observation:

@@ -294,8 +294,11 @@ Progress = Callable[[str], None]
 class PreparesTemplate(Protocol):
     """A `Backend` that may have to fetch a template first; cancelled freely, creates nothing of ours."""
 
-    async def prepare(self, plan: "Plan", progress: Progress) -> None:
-        """Make the template present where sandboxes are made."""
+    async def prepare(self, plan: "Plan", progress: Progress) -> bool:
+        """Make the template present where sandboxes are made.
+
+        :return: true if it was not there before: what was known about it is stale, so core probes and plans once more.
+        """
         ...
 
 

@@ -81,6 +81,7 @@ class StubBackend:
         self.change_plan: Callable[[Plan], Plan] = lambda plan: plan
         self.change_seen: Callable[[Observation], Observation | None] = lambda seen: seen
         self.make_session: Callable[[], Session] = self._stub_session
+        self.fetches = False
         self.removal_looks = 0
         self.clock_offset = 0.0
         self.closed = 0
@@ -99,9 +100,10 @@ class StubBackend:
     def plan(self, spec: SandboxSpec, facts: Facts) -> Plan:
         return self.change_plan(Plan(spec, {}, default_items(spec, self.info.tier), self.info.tier, facts.assumed))
 
-    async def prepare(self, plan: Plan, progress: Progress) -> None:
+    async def prepare(self, plan: Plan, progress: Progress) -> bool:
         progress(f"preparing {plan.spec.template}")
         await self.gates.wire("prepare", lambda: None)
+        return self.fetches
 
     async def provision(self, plan: Plan) -> str:
         def make() -> str:

@@ -60,8 +60,9 @@ class _Liar:
         plan: Plan = self._inner.plan(spec, facts)
         return plan
 
-    async def prepare(self, plan: Plan, progress: Progress) -> None:
-        await self._inner.prepare(plan, progress)
+    async def prepare(self, plan: Plan, progress: Progress) -> bool:
+        fetched: bool = await self._inner.prepare(plan, progress)
+        return fetched
 
     async def provision(self, plan: Plan) -> str:
         made: str = await self._inner.provision(self._alter(plan))

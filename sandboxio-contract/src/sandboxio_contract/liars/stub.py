@@ -92,9 +92,10 @@ class StubBackend:
         rest = last or Absent("secrets", "none given")
         return Plan(spec, {}, (*kept, *absent, rest), IsolationTier.CONTAINER, facts.assumed, None)
 
-    async def prepare(self, plan: Plan, progress: Progress) -> None:
+    async def prepare(self, plan: Plan, progress: Progress) -> bool:
         """Take a moment, as a pull would."""
         await anyio.sleep(0.01)
+        return False
 
     async def provision(self, plan: Plan) -> str:
         """Make the sandbox."""

@@ -66,11 +66,12 @@ class _Partial(StubBackend):
 
 
 class _Swallows(StubBackend):
-    async def prepare(self, plan: Plan, progress: Progress) -> None:
+    async def prepare(self, plan: Plan, progress: Progress) -> bool:
         try:
             await anyio.sleep(0.05)
         except anyio.get_cancelled_exc_class():
-            return
+            return False
+        return False
 
 
 class _Late(StubBackend):
