@@ -70,3 +70,41 @@ def test_what_can_be_judged_by_now_is_proven(run: tuple[dict[str, Any], str, int
     verdicts = {name: entry["verdict"] for name, entry in run[0]["requirements"].items()}
     unclear = {name: verdict for name, verdict in verdicts.items() if verdict not in ("proven", "refused", "not built")}
     assert unclear == {}
+
+
+def test_an_image_without_python_is_judged_from_beside(tmp_path: Path) -> None:
+    """The exec transport ends the sandbox with a command, and its deny has a hole that only the receipt names."""
+    path = tmp_path / "conformance.json"
+    judged = ("NET-02", "NET-13", "TMO-04", "CAP-04", "RUN-04", "RUN-05", "STR-02")
+    command = [sys.executable, "-m", "pytest", "-p", "sandboxio_contract"]
+    command += ["--sandboxio-target", "docker://sandboxio-test/busybox?accept_vsock=1"]
+    command += [word for one in judged for word in ("--sandboxio-only", one)]
+    done = subprocess.run(
+        [*command, "--sandboxio-report", str(path)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    data = json.loads(path.read_text())
+    verdicts = {name: data["requirements"][name]["verdict"] for name in judged}
+    assert verdicts.pop("NET-02") == "proven with residual", done.stdout
+    assert set(verdicts.values()) <= {"proven", "refused"}, done.stdout
+    assert done.returncode == 0, done.stdout
+    parts = data["requirements"]["NET-02"]["rows"][0]["parts"]
+    assert [part["name"] for part in parts if part["verdict"] == "proven with residual"] == ["vsock"]
+
+
+def test_an_image_that_is_refused_proves_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pytest", "-p", "sandboxio_contract", "--sandboxio-only", "RUN-01"]
+    done = subprocess.run(
+        [*command, "--sandboxio-target", "docker://sandboxio-test/static?accept_vsock=1"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert "FAILED: RUN-01 has only not-provable rows" in done.stdout
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED

@@ -67,6 +67,15 @@ def test_rows_of_one_loop_do_not_prove_both() -> None:
     assert line(judge("stub://", [result("RUN-01", "proven")]), "TRIO-01").status == "not built"
 
 
+def test_loops_that_agree_on_nothing_prove_nothing() -> None:
+    assert line(judge("stub://", both("RUN-01", "not-provable")), "TRIO-01").status == "not-provable"
+
+
+def test_the_table_of_a_partial_run_has_only_what_was_run() -> None:
+    shown = judge("stub://", both("RUN-01", "proven")).shown()
+    assert [one.requirement for one in shown] == ["RUN-01", "TRIO-01"]
+
+
 def test_a_requirement_with_only_not_provable_rows_fails_the_run() -> None:
     assert judge("stub://", both("NET-02", "not-provable")).failures() == ["NET-02 has only not-provable rows"]
     mixed = [

@@ -214,10 +214,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     """Print one line per requirement."""
     for report in _reports(config):
         terminalreporter.section(f"contract: {report.target}")
-        for line in report.lines:
-            if line.run:
-                text = report.text(line)
-                terminalreporter.line(text, red=line.status == "violated", yellow=line.status == "not-provable")
+        for line in report.shown():
+            text = report.text(line)
+            terminalreporter.line(text, red=line.status == "violated", yellow=line.status == "not-provable")
         terminalreporter.line(report.counts(), bold=True)
         for failure in _failures(config, report):
             terminalreporter.line(f"FAILED: {failure}", red=True)

@@ -26,11 +26,6 @@ class Line:
     evidence: str
     results: tuple[Result, ...] = ()
 
-    @property
-    def run(self) -> bool:
-        """Whether it is part of what was run: rows that nobody asked for are left out of a table."""
-        return self.evidence != NOT_RUN
-
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -84,9 +79,14 @@ class Report:
         """Return the verdict on one requirement as a line of text."""
         return _text(line, width)
 
+    def shown(self) -> list[Line]:
+        """Return the lines of the table: of a partial run only those that were run."""
+        partial = any(line.evidence == NOT_RUN for line in self.lines)
+        return [line for line in self.lines if line.results or line.requirement in DERIVED or not partial]
+
     def counts(self) -> str:
         """Return how many requirements have which verdict."""
-        statuses = [line.status for line in self.lines]
+        statuses = [line.status for line in self.shown()]
         return ", ".join(f"{statuses.count(one)} {one}" for one in dict.fromkeys(statuses))
 
 
@@ -128,6 +128,8 @@ def _both_loops(requirement: str, results: list[Result]) -> Line:
         return Line(requirement, "violated", f"violated on trio: {', '.join(bad)}")
     if split:
         return Line(requirement, "not-provable", f"another verdict than on asyncio: {', '.join(split)}")
+    if all(one.status == "not-provable" for one in results):
+        return Line(requirement, "not-provable", "no row could be told on either loop")
     return Line(requirement, "proven", "every row has the same verdict on asyncio and on trio")
 
 
