@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 
 import anyio
+import anyio.lowlevel
 import pytest
 import sandboxio
 from sandboxio import (
@@ -185,7 +186,7 @@ async def test_a_stream_that_always_has_something_leaves_the_loop_to_others(
         async with anyio.create_task_group() as group:
             group.start_soon(_consume, proc)
             for _ in range(20):
-                await anyio.sleep(0)
+                await anyio.lowlevel.checkpoint()
             group.cancel_scope.cancel()
         assert proc.returncode is None
 
