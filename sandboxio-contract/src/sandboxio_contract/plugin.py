@@ -199,6 +199,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Close the targets, write the report, and fail a run that shows less than was declared."""
     for target in session.config.stash[_TARGETS].values():
         target.close()
+    if hasattr(session.config, "workerinput"):
+        return  # xdist: the process that gathers all results reports them
     reports = _reports(session.config)
     path = session.config.getoption("--sandboxio-report", default=None)
     for report in reports:

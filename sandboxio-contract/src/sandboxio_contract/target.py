@@ -67,7 +67,9 @@ class Target:
         """Return what the backend declares."""
         return await sandboxio.backend_info(self.dsn)
 
-    def create(self, *, dsn: str | None = None, metadata: Mapping[str, str] | None = None, **options: Any) -> Any:
+    def create(
+        self, *, dsn: str | None = None, metadata: Mapping[str, str] | None = None, **options: Any
+    ) -> sandboxio.Creation:
         """Call `sandboxio.create` with the run's mark; errors are the row's to judge.
 
         :param dsn: another way to the same backend, such as one that is spied on.
@@ -83,7 +85,7 @@ class Target:
         :raises Inconclusive: the backend refuses such a sandbox, so that there is nothing to look at.
         """
         try:
-            made: sandboxio.Sandbox = await self.create(**options)
+            made = await self.create(**options)
         except _REFUSALS as error:
             raise Inconclusive(f"no sandbox to look at: {first_line(error)}") from error
         self.made.add(made.id)

@@ -45,8 +45,7 @@ async def _sweep_creation(target: Target, way: Way) -> Part:
     mark = {"row": f"create-{way.replace(' ', '-')}-{'trio' if on_trio() else 'asyncio'}"}
 
     async def create() -> Sandbox:
-        made: Sandbox = await target.create(metadata=mark)
-        return made
+        return await target.create(metadata=mark)
 
     faults: list[str] = []
 

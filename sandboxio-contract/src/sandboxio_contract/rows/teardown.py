@@ -49,7 +49,7 @@ async def an_overdue_teardown_says_so(target: Target) -> Finding:
     mark = {"row": f"overdue-{secrets.token_hex(3)}"}
     with target.ground.spied() as spied, grace(SHORT_GRACE), warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        sb: Sandbox = await target.create(dsn=spied.dsn, metadata=mark)
+        sb = await target.create(dsn=spied.dsn, metadata=mark)
         gate = spied.wire.gate(spied.destroys, "before send")
         started = time.monotonic()
         try:
@@ -133,7 +133,7 @@ async def any_task_of_the_loop_may_use_it(target: Target) -> Finding:
 
 
 async def _enter(target: Target) -> Sandbox:
-    sb: Sandbox = await target.create()
+    sb = await target.create()
     target.made.add(sb.id)
     return await sb.__aenter__()
 

@@ -26,7 +26,7 @@ async def metadata_reaches_the_providers_labels(target: Target) -> Finding:
     parts: list[Part] = []
     for key, value in TRICKY.items():
         try:
-            made: Sandbox = await target.create(metadata={key: value})
+            made = await target.create(metadata={key: value})
         except ConfigurationError as error:
             parts.append(Part(key, "refused", error.message))
             continue
