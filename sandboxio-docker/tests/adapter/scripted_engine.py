@@ -128,7 +128,7 @@ class _Handler(BaseHTTPRequestHandler):
         path = re.sub(r"^/v1\.\d+", "", unquote(parts.path))
         query = {key: values[0] for key, values in parse_qs(parts.query).items()}
         status, answer = cast("_Server", self.server).engine.reply(Asked(self.command, path, query, body))
-        streamed: tuple[Any, ...] | None = answer if isinstance(answer, tuple) else None
+        streamed = cast("tuple[object, ...]", answer) if isinstance(answer, tuple) else None
         lines = None if streamed is None else [json.dumps(line) for line in streamed]
         content = b"" if answer is None else ("\n".join(lines) if lines is not None else json.dumps(answer)).encode()
         self.send_response(status)
