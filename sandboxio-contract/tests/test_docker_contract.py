@@ -96,15 +96,23 @@ def test_an_image_without_python_is_judged_from_beside(tmp_path: Path) -> None:
     assert [part["name"] for part in parts if part["verdict"] == "proven with residual"] == ["vsock"]
 
 
-def test_an_image_that_is_refused_proves_nothing(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "pytest", "-p", "sandboxio_contract", "--sandboxio-only", "RUN-01"]
+@pytest.mark.parametrize("image", ["static?accept_vsock=1", "busybox"])
+def test_what_cannot_be_told_is_neither_a_pass_nor_a_conviction(tmp_path: Path, image: str) -> None:
+    """An image without a shell, and one whose default sandbox is refused."""
+    path = tmp_path / "conformance.json"
+    command = [sys.executable, "-m", "pytest", "-p", "sandboxio_contract", "--sandboxio-report", str(path)]
+    judged = ("RUN-01", "RUN-02", "FIL-01", "TRD-03", "TEN-01", "ISO-06")
+    command += [word for one in judged for word in ("--sandboxio-only", one)]
     done = subprocess.run(
-        [*command, "--sandboxio-target", "docker://sandboxio-test/static?accept_vsock=1"],
+        [*command, "--sandboxio-target", f"docker://sandboxio-test/{image}"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
         check=False,
         timeout=300,
     )
+    verdicts = {name: json.loads(path.read_text())["requirements"][name]["verdict"] for name in judged}
+    assert "violated" not in verdicts.values(), done.stdout
+    assert verdicts["RUN-01"] == "not-provable"
     assert "FAILED: RUN-01 has only not-provable rows" in done.stdout
     assert done.returncode == pytest.ExitCode.TESTS_FAILED

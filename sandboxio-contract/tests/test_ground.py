@@ -24,6 +24,7 @@ def test_a_backend_without_a_ground_gets_a_reason_for_each_question() -> None:
         lambda: ground.inspect("x"),
         lambda: ground.processes("x"),
         lambda: ground.memory_peak("x"),
+        lambda: ground.status("x"),
         lambda: ground.swapping_control(1, ""),
         lambda: ground.address("x"),
         ground.swap,

@@ -50,6 +50,7 @@ class Target:
             sandboxio.register(name, adapter)
         self.token = secrets.token_hex(6)
         self.ground = ground if ground is not None else ground_for(dsn)
+        self._usable = False
         self.made: set[str] = set()
         """The ids of the sandboxes that rows made through `sandbox`."""
 
@@ -91,6 +92,15 @@ class Target:
         self.made.add(made.id)
         async with made:
             yield made
+
+    async def need_sandbox(self) -> None:
+        """Make sure that the backend makes plain sandboxes at all, for rows that go about `create` by themselves.
+
+        :raises Inconclusive: it refuses them.
+        """
+        if not self._usable:
+            async with self.sandbox():
+                self._usable = True
 
     async def look(self, question: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Ask the ground, which blocks, in a worker thread."""

@@ -105,6 +105,10 @@ class Ground:
         """Return how many processes and threads of a sandbox the host counts."""
         return self._cannot("count a sandbox's processes from outside")
 
+    def status(self, sandbox_id: str) -> str:
+        """Return what the kernel says of a sandbox's first process, as in ``/proc/PID/status``."""
+        return self._cannot("read the kernel's word on a sandbox's processes from outside")
+
     def memory_peak(self, sandbox_id: str) -> int:
         """Return the peak of a sandbox's memory and swap together, bytes."""
         return self._cannot("read a sandbox's peak of memory and swap from outside")

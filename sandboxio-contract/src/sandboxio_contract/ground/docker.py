@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit, urlunsplit
 
@@ -66,6 +67,13 @@ class DockerGround(Ground):
     def processes(self, sandbox_id: str) -> int:
         """Return what the container's control group counts."""
         return cgroup.process_count(self._pid(sandbox_id))
+
+    def status(self, sandbox_id: str) -> str:
+        """Return what this host's kernel says of the container's first process."""
+        try:
+            return Path(f"/proc/{self._pid(sandbox_id)}/status").read_text(encoding="utf-8")
+        except OSError as error:
+            raise Inconclusive(f"the container's first process can't be seen on this host: {error}") from error
 
     def memory_peak(self, sandbox_id: str) -> int:
         """Return the peak that the container's control group saw."""

@@ -3,7 +3,6 @@
 from sandboxio import ConfigurationError, IsolationTier
 
 from sandboxio_contract.rows import row
-from sandboxio_contract.rows.inside import output_of
 from sandboxio_contract.rows.refusing import recorded
 from sandboxio_contract.target import Target
 from sandboxio_contract.verdict import Finding, Part, require, summed
@@ -39,10 +38,14 @@ async def requiring_unknown_is_refused(target: Target) -> Finding:
 
 @row("ISO-06", backend="docker", world=True)
 async def docker_is_hardened(target: Target) -> Finding:
-    """Capabilities, privileges, caps, mounts and namespaces as the engine holds them, and as a command sees them."""
+    """Capabilities, privileges, caps, mounts and namespaces as the engine holds them, and as a command sees them.
+
+    In an image without ``cat`` the host's kernel is asked about the sandbox's first process.
+    """
     async with target.sandbox() as sb:
         held = await target.look(target.ground.inspect, sb.id)
-        status = await output_of(sb, ["cat", "/proc/self/status"])
+        seen = await sb.run(["cat", "/proc/self/status"])
+        status = seen.stdout if seen.ok else await target.look(target.ground.status, sb.id)
     lines = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
     security = str(held.get("SecurityOpt"))
     unset = [name for field, name in _LIMITS.items() if not _positive(held.get(field))]

@@ -45,6 +45,7 @@ async def a_killed_owner_with_a_forked_child_leaks_nothing(target: Target) -> Fi
 
 
 async def _killed(target: Target, count: int, *, fork: bool) -> Finding:
+    await target.need_sandbox()
     mark = {"row": f"owner-{target.token}-{'fork' if fork else 'plain'}-{'trio' if on_trio() else 'asyncio'}"}
     order = _order(target, count, mark, fork=fork)
     with _owner(order) as owner:

@@ -68,7 +68,8 @@ async def a_slow_consumer_delays_nobody(target: Target) -> Finding:
     kill_beside = kill_beside or own_kill
     # Floors of a few milliseconds: five times nothing is a bound that only measures the machine's noise.
     require(run_beside <= max(5 * run_alone, 0.05), f"run() took {run_beside:.3f} s beside it, {run_alone:.3f} s alone")
-    require(kill_beside <= max(5 * kill_alone, 0.1), f"a kill took {kill_beside:.3f} s, {kill_alone:.3f} s alone")
+    floor = 0.1 if ends_one_tree(sb) else 1.0  # ending a whole sandbox is the provider's work, and varies
+    require(kill_beside <= max(5 * kill_alone, floor), f"a kill took {kill_beside:.3f} s, {kill_alone:.3f} s alone")
     longest = max(*beside, kill_beside, own_kill)
     require(longest < 1, f"one call took {longest:.2f} s beside a sleeping consumer")
     require(grown < GROWTH, f"this process grew by {grown // 2**20} MiB while the consumer slept")

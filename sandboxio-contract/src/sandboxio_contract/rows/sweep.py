@@ -28,6 +28,7 @@ PLACES: tuple[Place, ...] = ("before send", "after commit")
 @row("TRD-05", within=300)
 async def an_interrupted_creation_leaves_nothing(target: Target) -> Finding:
     """`create()` is interrupted at every suspension in every way, and at random moments; nothing is left."""
+    await target.need_sandbox()
     parts = [await _sweep_creation(target, way) for way in ways()]
     parts.append(await _random_moments(target))
     parts.append(await _at_the_wire(target))

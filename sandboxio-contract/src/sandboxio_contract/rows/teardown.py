@@ -46,6 +46,7 @@ async def leaving_the_block_kills(target: Target) -> Finding:
 @row("TRD-03")
 async def an_overdue_teardown_says_so(target: Target) -> Finding:
     """While the provider hangs, the block is left within the grace, with a warning that names what may be left."""
+    await target.need_sandbox()
     mark = {"row": f"overdue-{secrets.token_hex(3)}"}
     with target.ground.spied() as spied, grace(SHORT_GRACE), warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
@@ -117,6 +118,7 @@ async def cancellation_stays_cancellation(target: Target) -> Finding:
 @row("LOOP-01")
 async def any_task_of_the_loop_may_use_it(target: Target) -> Finding:
     """Entered in one task, run in a second, killed in a third; used again in another loop of either kind."""
+    await target.need_sandbox()
     sb = await _in_a_task(lambda: _enter(target))
     require((await _in_a_task(lambda: sb.run(["true"]))).ok, "run() in a second task failed")
     await _in_a_task(sb.kill)

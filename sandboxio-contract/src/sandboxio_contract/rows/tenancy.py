@@ -23,6 +23,7 @@ TRICKY = {
 @row("TEN-01")
 async def metadata_reaches_the_providers_labels(target: Target) -> Finding:
     """Metadata comes back byte for byte from the provider, or is refused; listing goes by exact values."""
+    await target.need_sandbox()
     parts: list[Part] = []
     for key, value in TRICKY.items():
         try:

@@ -92,6 +92,7 @@ async def a_deadline_raises(target: Target) -> Finding:
 @row("TMO-03", within=90)
 async def a_creation_that_hangs_raises(target: Target) -> Finding:
     """`CreateTimeout` comes in time while the provider withholds its answer, and what it makes late goes."""
+    await target.need_sandbox()
     mark = {"row": f"hang-{target.token}"}
     with target.ground.spied() as spied:
         gate = spied.wire.gate(spied.creates, "after commit")
