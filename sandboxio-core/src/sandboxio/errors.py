@@ -124,7 +124,7 @@ class PartialOutput(SandboxError):
 class SandboxGone(PartialOutput):
     """The sandbox does not exist any more.
 
-    :param reason: ``"lifetime"``, ``"killed"``, ``"memory"`` … or ``"unknown"``.
+    :param reason: ``"lifetime"``, ``"killed"``, what ended it in words, or ``"unknown"``.
     """
 
     code = "SBX_E1204"

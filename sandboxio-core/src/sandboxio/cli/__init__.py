@@ -6,6 +6,7 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage, 130 interrupted.
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from sandboxio import errors
 
@@ -43,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.set_defaults(command=_demo)
     explain = commands.add_parser("errors", help="explain an error code")
     explain.add_argument("code", nargs="?", help="such as E1101; without it all are listed")
+    explain.add_argument("--pages", metavar="FOLDER", help="write every error's page there instead")
     explain.set_defaults(command=_errors)
     return parser
 
@@ -54,17 +56,20 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 def _errors(options: argparse.Namespace) -> int:
+    from sandboxio.cli.error_pages import page_of
+
     known = errors.by_code()
+    if options.pages is not None:
+        for code, cls in known.items():
+            Path(options.pages, f"{code}.md").write_text(page_of(cls), encoding="utf-8")
+        return 0
     if options.code is None:
         for code, cls in known.items():
             print(f"{code}  {cls.__name__}")
         return 0
     code = "SBX_" + options.code.upper().removeprefix("SBX_")
-    found = known.get(code)
-    if found is None:
+    if code not in known:
         print(f"no error has the code {code}; `sandboxio errors` lists all", file=sys.stderr)
         return 2
-    print(f"{code} {found.__name__}\n\n{(found.__doc__ or '').strip()}")
-    if found.default_hint:
-        print(f"\nFix: {found.default_hint}")
+    print(page_of(known[code]), end="")
     return 0
