@@ -24,7 +24,7 @@ engine-stop:
 	$(PYTHON) -m engine stop
 
 demo: venv engine
-	$(BIN)/sandboxio demo $(ARGS)
+	SANDBOXIO_BACKEND=$${SANDBOXIO_BACKEND:-docker://sandboxio-test/python} $(BIN)/sandboxio demo $(ARGS)
 
 # Without an engine the Docker tests are reported as not run; SANDBOXIO_REQUIRE=docker makes that a failure.
 test: venv

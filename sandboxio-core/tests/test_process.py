@@ -53,6 +53,20 @@ async def test_the_first_chunk_comes_before_the_command_ends(sandbox: Sandbox, s
         assert stub.session.drivers[0].alive
 
 
+@pytest.mark.parametrize("cmd", ["echo hi", ["sh", "-c", "echo hi"]])
+async def test_a_string_without_a_shell_is_refused_and_a_list_is_an_exit_code(
+    sandbox: Sandbox, stub: StubBackend, cmd: str | list[str]
+) -> None:
+    """EXE-07, as for `run`."""
+    stub.programs["sh"] = lambda command: Program([Chunk("stderr", b"sh: not found\n")], Exit(127, started=False))
+    async with sandbox.stream(cmd) as proc:
+        if isinstance(cmd, list):
+            assert await proc.wait() == 127
+        else:
+            with pytest.raises(ConfigurationError, match="no POSIX shell"):
+                await proc.wait()
+
+
 async def test_break_leaves_the_command_running_and_the_rest_unread(sandbox: Sandbox, stub: StubBackend) -> None:
     async with sandbox.stream(["forever"]) as proc:
         async for _ in proc:

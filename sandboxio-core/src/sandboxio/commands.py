@@ -92,6 +92,11 @@ def user_name(user: str | None) -> str | None:
     return user
 
 
+def no_shell() -> ConfigurationError:
+    """Return the error for a command string in a sandbox that has no shell."""
+    return ConfigurationError("the image has no POSIX shell", hint="pass a list: run(['program', 'argument'])")
+
+
 def resolve_path(path: str, cwd: str, what: str = "a path") -> str:
     """Return a sandbox path absolute, always with forward slashes. :raises ConfigurationError: empty or NUL."""
     if not isinstance(path, str) or not path:  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -78,7 +78,10 @@ class Budget:
         stdout, stderr = output.kept("stdout"), output.kept("stderr")
         if self.by_lifetime:
             return lease.lifetime_over(stdout, stderr)
-        return ExecutionTimeout(f"it did not end within {self.seconds:g} s", stdout=stdout, stderr=stderr)
+        text = f"it did not end within {self.seconds:g} s"
+        if lease.ended_with_command:
+            text += ", and its processes could only be ended with the whole sandbox"
+        return ExecutionTimeout(text, stdout=stdout, stderr=stderr)
 
 
 async def execute(

@@ -127,7 +127,7 @@ class Files:
 
     async def ls(self, path: str = ".") -> list[FileInfo]:
         """Return the entries of a directory, sorted by path."""
-        target = self._path(path)
+        target = self._path(path).removesuffix("/.") or "/"
         entries = await self._call(lambda: self._service.list(target))
         return sorted(entries, key=lambda entry: entry.path)
 

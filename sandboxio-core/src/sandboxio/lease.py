@@ -76,6 +76,11 @@ class Lease:
         """Whether this process still owns the sandbox and nobody even tried to end it."""
         return not self._life.asked and self._pid == os.getpid()
 
+    @property
+    def ended_with_command(self) -> bool:
+        """Whether the sandbox had to go because a command's processes could not be ended alone."""
+        return self._life.gone == WITH_SANDBOX
+
     def mapped(self) -> AbstractContextManager[None]:
         """Translate what the adapter raises."""
         return self._calls.mapped(ExecutionError)
@@ -220,7 +225,10 @@ class Lease:
 
     def _gone_error(self, reason: str, stdout: bytes = b"", stderr: bytes = b"", detail: str = "") -> SandboxGone:
         text = f"the sandbox {self.sandbox_id[:12]} is gone ({reason})" + (f": {detail}" if detail else "")
-        return SandboxGone(text, reason=reason, stdout=stdout, stderr=stderr)
+        hint = "create a new sandbox, of an image with a full python3: there a command ends alone"
+        return SandboxGone(
+            text, reason=reason, stdout=stdout, stderr=stderr, hint=hint if reason == WITH_SANDBOX else ""
+        )
 
     def check_owner(self) -> None:
         """:raises ConfigurationError: another event loop or a forked child uses the sandbox."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 import anyio.lowlevel
 
-from sandboxio.commands import input_bytes
+from sandboxio.commands import input_bytes, no_shell
 from sandboxio.errors import ConfigurationError, ConnectError, SandboxError, SandboxGone
 from sandboxio.execution import Running
 from sandboxio.port import Chunk, Command, Exit, ProcessDriver
@@ -33,8 +33,9 @@ class Process:
     leaving the block ends the whole process tree.
     """
 
-    def __init__(self, lease: "Lease", command: Command, timeout: float | None) -> None:
+    def __init__(self, lease: "Lease", command: Command, timeout: float | None, *, needs_shell: bool = False) -> None:
         self._lease = lease
+        self._needs_shell = needs_shell
         self._command = command
         self._timeout = timeout
         self._started: Running | None = None
@@ -95,6 +96,7 @@ class Process:
         """Wait for the end, dropping (and counting) what is unread, and return the exit code.
 
         :raises ExecutionTimeout: the deadline passed. :raises ResourceLimitExceeded: a cap ended the command.
+        :raises ConfigurationError: the command is a string, and the image has no shell.
         """
         with self._only_consumer():
             while self._exit is None and (chunk := await self._read()) is not None:
@@ -104,6 +106,8 @@ class Process:
                 self._running.finished()
         if self._exit.limit is not None:
             raise self._lease.limit_exceeded(self._exit.limit)
+        if self._needs_shell and not self._exit.started:
+            raise no_shell()
         return self._exit.code
 
     async def _wait_for(self, driver: ProcessDriver) -> Exit:

@@ -135,9 +135,8 @@ class Sandbox:
         Parameters and errors as for `run`.
         """
         command = self._command(cmd, env=env, cwd=cwd, user=user, stdin=True)
-        return Process(
-            self._lease, command, None if timeout is None else check_timeout(timeout, "timeout", MAX_TIMEOUT)
-        )
+        own = None if timeout is None else check_timeout(timeout, "timeout", MAX_TIMEOUT)
+        return Process(self._lease, command, own, needs_shell=isinstance(cmd, str))
 
     async def kill(self) -> None:
         """End the sandbox; repeating it does nothing. It is immune to cancellation, which is raised afterwards."""
@@ -177,7 +176,7 @@ class Sandbox:
     ) -> Command:
         argv = commands.command_argv(cmd)
         if isinstance(cmd, str) and self.info().get("shell") is False:
-            raise self._no_shell()
+            raise commands.no_shell()
         where = self.cwd if cwd is None else commands.resolve_path(cwd, self.cwd, "cwd")
         return Command(argv, self._env(env), where, stdin=stdin, user=commands.user_name(user))
 
@@ -197,10 +196,7 @@ class Sandbox:
 
     def _need_program(self, cmd: str | Sequence[str], ended: Exit) -> None:
         if isinstance(cmd, str) and not ended.started and ended.limit is None:
-            raise self._no_shell()
-
-    def _no_shell(self) -> ConfigurationError:
-        return ConfigurationError("the image has no POSIX shell", hint="pass a list: run(['program', 'argument'])")
+            raise commands.no_shell()
 
 
 async def kill_after(sandbox: Sandbox, error: BaseException | None) -> None:

@@ -18,6 +18,10 @@ from sandboxio_docker.wire import Answer, EngineAnswer, ask
 
 PATIENCE = 2.0
 """Seconds to wait for the engine's word; the removal of a full layer takes longer and is not waited for."""
+AT_ONCE = 1.0
+"""Seconds between a kill for want of memory and the end of the sandbox that died of it."""
+MOST_EVENTS = 10_000
+"""Events of one sandbox that are looked at; code in it may cause any number."""
 KILLED = 137
 """128 + SIGKILL: by the kernel for want of memory, or by the engine for whoever asked it."""
 
@@ -64,7 +68,7 @@ class Ending:
         status = await self._status()
         if status == STATUS_LIFETIME or time.time() >= self._expires_at - 1:
             return "lifetime"
-        if status in (KILLED, None) and await self.out_of_memory(self._since):
+        if status in (KILLED, None) and await self._ended_by_memory():
             return "memory_mb"
         return "killed" if status == KILLED else "unknown"
 
@@ -75,35 +79,50 @@ class Ending:
             return None
 
     async def _status(self) -> int | None:
-        line = None if self._waiting is None else await _first_line(self._waiting)
-        return None if line is None else line.get("StatusCode")
+        lines = [] if self._waiting is None else await _lines(self._waiting, 1)
+        return lines[0].get("StatusCode") if lines else None
+
+    async def _ended_by_memory(self) -> bool:
+        """Whether the sandbox died of it: a command's earlier death for want of memory does not count."""
+        events = await self._events(self._since, "oom", "die")
+        died = max((_moment(event) for event in events if event.get("Action") == "die"), default=time.time())
+        return any(event.get("Action") == "oom" and died - _moment(event) < AT_ONCE for event in events)
 
     async def out_of_memory(self, since: float) -> bool:
         """Whether the kernel ended a process for want of memory; inspect does not say it of all (moby #15621, #18470).
 
         :param since: seconds since the epoch.
         """
-        chosen = json.dumps({"container": [self._container_id], "event": ["oom"]})
+        return bool(await self._events(since, "oom"))
+
+    async def _events(self, since: float, *kinds: str) -> list[Json]:
+        chosen = json.dumps({"container": [self._container_id], "event": list(kinds)})
         # `until` in fractions of a second: an instant to come would be waited for.
         query = {"since": f"{since:.3f}", "until": f"{time.time():.3f}", "filters": chosen}
         try:
             events = await ask(await self._engine.negotiated(), "GET", "/events", query)
         except (EngineAnswer, OSError):
-            return False
+            return []
         try:
-            return await _first_line(events) is not None
+            return await _lines(events)
         finally:
             await events.aclose()
 
 
-async def _first_line(answer: Answer) -> Json | None:
-    """Return the first object of an answer, or ``None`` if it ends, breaks, or takes longer than `PATIENCE`."""
+def _moment(event: Json) -> float:
+    return int(event.get("timeNano") or 0) / 1e9
+
+
+async def _lines(answer: Answer, most: int = MOST_EVENTS) -> list[Json]:
+    """Return the first objects of an answer, those that came before it broke or `PATIENCE` was over."""
+    found: list[Json] = []
     with anyio.move_on_after(PATIENCE):
         try:
             async with aclosing(answer.lines()) as lines:
                 async for line in lines:
-                    found: Json = json.loads(line)
-                    return found
+                    found.append(json.loads(line))
+                    if len(found) == most:
+                        break
         except (*CONNECTION_LOST, OSError, ValueError):
-            return None
-    return None
+            return found
+    return found

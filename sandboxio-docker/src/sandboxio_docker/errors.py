@@ -1,7 +1,9 @@
 """The table from what the SDK, the connection and the engine say to what sandboxio raises."""
 
+import os
 import sys
 from http import HTTPStatus
+from pathlib import Path
 
 import anyio
 import requests
@@ -106,6 +108,8 @@ def _innermost(error: BaseException) -> str:
 def _start_hint(endpoint: Endpoint, why: str) -> str:
     if "CERTIFICATE" in why:
         return "check DOCKER_CERT_PATH (ca.pem, cert.pem, key.pem), or the Docker context's TLS files"
+    if endpoint.socket_path is not None and not Path(endpoint.socket_path).exists() and os.environ.get("DOCKER_HOST"):
+        return "there is no such socket: correct or unset DOCKER_HOST, or start the engine there"
     if not endpoint.is_local:
         return f"check that the engine at {endpoint.base_url} runs and can be reached, or unset DOCKER_HOST"
     if "ermission denied" in why:

@@ -70,7 +70,7 @@ def _refuse_policies(spec: SandboxSpec) -> None:
     if network.allow:
         raise CapabilityNotSupported(
             f"Docker has no egress filter by host or address, so allow={network.allow!r} can't be enforced",
-            hint="use a backend with allowlists (E2B, Modal, Vercel), or bake what is needed into the image",
+            hint="bake what is needed into the image; allowlists come with the adapters for E2B, Modal and Vercel",
         )
     if network.ingress_ports:
         raise CapabilityNotSupported(

@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import docker
 import pytest
+import sandboxio
 from sandboxio.errors import (
     CapabilityNotSupported,
     ConfigurationError,
@@ -210,6 +211,18 @@ async def test_a_destroyed_sandbox_says_so_to_whoever_waits(forced_exec: bool) -
             await finish(driver)
         assert caught.value.reason == "killed"
         await sandbox.backend.destroy(sandbox.id)
+
+
+async def test_a_commands_earlier_death_for_want_of_memory_is_not_the_sandboxs() -> None:
+    caps = Resources(memory_mb=64)
+    async with sandboxio.create(f"docker://{PYTHON}", resources=caps) as sandbox:
+        with pytest.raises(ResourceLimitExceeded):
+            await sandbox.run_code("held = bytearray(200 << 20)")
+        await anyio.sleep(1.2)  # what is judged is the time between the two
+        await sandboxio.kill_managed("docker://", sandbox.id)
+        with pytest.raises(SandboxGone) as caught:
+            await sandbox.run(["true"])
+        assert caught.value.reason == "killed"
 
 
 @both_transports
