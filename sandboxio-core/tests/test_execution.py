@@ -197,6 +197,17 @@ async def test_a_command_that_dies_with_the_sandbox_has_no_exit_code_of_its_own(
             await sandbox.run(["hang"], timeout=0.05)
 
 
+async def test_a_tree_that_could_be_ended_alone_after_all_leaves_the_sandbox_as_it_was(
+    stub: StubBackend, sandbox: Sandbox
+) -> None:
+    """Where it is not known beforehand, the answer of the kill decides."""
+    stub.session.facts["kill"] = "sandbox"
+    with pytest.raises(ExecutionTimeout) as caught:
+        await sandbox.run(["hang"], timeout=0.05)
+    assert "whole sandbox" not in caught.value.message
+    assert (await sandbox.run(["true"])).ok
+
+
 @pytest.mark.parametrize("error", [NativeError("no"), ConnectError("lost")])
 async def test_a_kill_that_fails_ends_the_sandbox_and_replaces_no_error(
     stub: StubBackend, sandbox: Sandbox, error: Exception

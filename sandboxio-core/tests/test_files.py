@@ -92,6 +92,15 @@ async def test_its_own_service_is_used_with_absolute_paths(sandbox: Sandbox, ses
     assert session.drivers == []
 
 
+async def test_a_read_holds_no_more_than_was_said(sandbox: Sandbox, session: FileSession) -> None:
+    """The sandbox decides how large its files are, so the caller's memory needs a bound."""
+    session.files["/work/big"] = b"x" * 1000
+    assert len(await sandbox.files.read("big", max_bytes=1000)) == 1000
+    with pytest.raises(FileSystemError, match="more than 999 bytes"):
+        await sandbox.files.read("big", max_bytes=999)
+    assert session.closed_reads == 2
+
+
 async def test_content_goes_in_pieces(sandbox: Sandbox, session: FileSession) -> None:
     await sandbox.files.write("f", memoryview(b"x" * (2 * WRITE_CHUNK + 1)))
     assert session.pieces == [WRITE_CHUNK, WRITE_CHUNK, 1]

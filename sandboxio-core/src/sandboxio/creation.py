@@ -2,7 +2,7 @@
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sandboxio.attestation import check_observation
 from sandboxio.calls import LOOK_BOUND, PortCalls, raise_from
@@ -12,7 +12,7 @@ from sandboxio.errors import CreationError, SandboxError
 from sandboxio.planning import Plan
 from sandboxio.port import Backend, Facts, Observation, PreparesTemplate, Progress, Session, TransportUnfit
 from sandboxio.provision import provision
-from sandboxio.spec import SandboxSpec
+from sandboxio.spec import SandboxSpec, new_create_id
 
 FACTS_LIFE = 60.0
 """Seconds for which the answers of a probe hold."""
@@ -92,6 +92,8 @@ async def create(calls: PortCalls, spec: SandboxSpec, progress: Progress) -> Ope
 
 async def _make_again(calls: PortCalls, spec: SandboxSpec, unfit: TransportUnfit, progress: Progress) -> Opened:
     progress(f"{unfit}; trying the other transport")
+    # A name of its own: what the first attempt made under the old one may still be in the way of being removed.
+    spec = replace(spec, create_id=new_create_id())
     _facts.put(calls.backend, spec, unfit.facts)
     with calls.mapped():
         plan = _planned(calls.backend, spec, unfit.facts)

@@ -1,5 +1,6 @@
 """Files in a sandbox."""
 
+import errno
 import os
 import posixpath
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -13,6 +14,7 @@ from sandboxio.errors import ConfigurationError, FileSystemError, NotADirectory,
 from sandboxio.file_calls import FileCalls, as_generator, disk_cap
 from sandboxio.file_streams import FileReader, FileWriter, reading, writing
 from sandboxio.port import FileInfo, HasFiles
+from sandboxio.result import check_max_output
 from sandboxio.uploading import upload
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ __all__ = ["FileInfo", "FileReader", "FileWriter", "Files"]
 T = TypeVar("T")
 
 WRITE_CHUNK = 1024 * 1024
+DEFAULT_MAX_READ = 256 * 1024 * 1024
+"""Bytes of a file that `Files.read` holds in memory at the most."""
 _LOOP = 40
 """ELOOP."""
 
@@ -38,14 +42,28 @@ class Files:
         self._lease = lease
         self._cwd = cwd
 
-    async def read(self, path: str) -> bytes:
-        """Return the content of a regular file; links are followed. A FIFO or device is refused, never waited for."""
+    async def read(self, path: str, *, max_bytes: int = DEFAULT_MAX_READ) -> bytes:
+        """Return the content of a regular file; links are followed. A FIFO or device is refused, never waited for.
+
+        :param max_bytes: what is held in memory at the most; the sandbox decides how large its files are.
+        :raises FileSystemError: the file is larger (``errno`` is EFBIG).
+        """
         target = self._path(path)
+        most = check_max_output(max_bytes, "max_bytes")
 
         async def collect() -> bytes:
             # Closed here and now, so that a cancelled read ends what it opened in the sandbox.
             async with aclosing(as_generator(self._service.read(target))) as chunks:
-                return b"".join([chunk async for chunk in chunks])
+                content = bytearray()
+                async for chunk in chunks:
+                    content += chunk
+                    if len(content) > most:
+                        raise FileSystemError(
+                            f"{path!r} has more than {most} bytes",
+                            errno=errno.EFBIG,
+                            hint="use open_read() or download(), or raise max_bytes=",
+                        )
+                return bytes(content)
 
         return await self._call(collect)
 

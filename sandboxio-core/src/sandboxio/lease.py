@@ -169,9 +169,10 @@ class Lease:
         return ended
 
     async def _kill_tree(self, driver: ProcessDriver) -> None:
-        if self.session.info().get("kill") == "sandbox":
+        expected = self._life.gone is None and self.session.info().get("kill") == "sandbox"
+        if expected:
             # Known before it happens, so that other commands' ends are not taken for their own.
-            self._life.gone = self._life.gone or WITH_SANDBOX
+            self._life.gone = WITH_SANDBOX
         ended: str | None = None
         with anyio.move_on_after(teardown_grace() * KILL_PART):
             try:
@@ -184,6 +185,8 @@ class Lease:
                 ended = None
         if ended != "tree":
             await self._end_with_sandbox()
+        elif expected and self._life.gone == WITH_SANDBOX:
+            self._life.gone = None  # the tree could be ended alone after all
 
     async def _end_with_sandbox(self) -> None:
         """End the sandbox: a tree, or a part of it, may live on, and no other promise holds."""

@@ -96,10 +96,10 @@ class Collected:
         return stream in self._truncated
 
 
-def check_max_output(value: int) -> int:
+def check_max_output(value: int, name: str = "max_output") -> int:
     """Return a number of bytes that may be kept. :raises ConfigurationError: it is out of range."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_MAX_OUTPUT:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigurationError(
-            f"max_output={value!r} is out of range", hint=f"pass 1 to {MAX_MAX_OUTPUT} bytes; stream() is lossless"
+            f"{name}={value!r} is out of range", hint=f"pass 1 to {MAX_MAX_OUTPUT} bytes; stream() is lossless"
         )
     return value

@@ -149,7 +149,8 @@ def check_metadata(metadata: Mapping[str, str] | None, secrets: Mapping[str, Sec
             raise ConfigurationError("metadata: non-empty string keys and string values are wanted")
         check_text(key, "a metadata key")
         check_text(value, f"metadata[{key!r}]")
-        refuse_secret(f"metadata[{key!r}]", key + "\n" + value, secrets)
+        refuse_secret("a key of metadata", key, secrets)
+        refuse_secret(f"metadata[{key!r}]", value, secrets)
     return MappingProxyType(checked)
 
 

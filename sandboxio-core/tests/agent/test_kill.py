@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from sandboxio.errors import ExecutionError
+from sandboxio.errors import ExecutionError, SandboxGone
 from sandboxio.port import Exit
 
 from .harness import (
@@ -226,6 +226,43 @@ async def test_signals_to_the_agent_are_ignored(agent: Local) -> None:
     for number in numbers:
         os.kill(pid, number)
     assert (await agent.run("echo", "on")).stdout == b"on\n"
+
+
+BLINDED = """
+import os, resource, subprocess, sys
+subprocess.Popen(["sleep", "600"], start_new_session=True)
+refused = 0
+for pid in (os.getppid(), 1):
+    try:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (0, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    except OSError:
+        refused += 1
+print("refused", refused, flush=True)
+import time
+time.sleep(600)
+"""
+
+
+@first_process
+async def test_no_other_process_is_left_without_descriptors() -> None:
+    """`prlimit` asks for no more than the same user: an agent that can't list /proc could not find what to kill."""
+    async with local_agent(prefix=AS_FIRST_PROCESS) as agent:
+        driver = await agent.start(sys.executable, "-c", BLINDED)
+        assert await read_line(driver) == "refused 2"
+        assert await driver.kill() == "tree"
+
+
+@first_process
+async def test_an_agent_that_is_blinded_never_says_that_nothing_is_left() -> None:
+    """Without ctypes there is no filter: who can't look ends with the sandbox."""
+    async with local_agent(prefix=AS_FIRST_PROCESS, program=without_ctypes()) as agent:
+        driver = await agent.start(sys.executable, "-c", BLINDED)
+        assert await read_line(driver) == "refused 0"
+        with anyio.fail_after(PATIENCE):
+            try:
+                assert await driver.kill() == "sandbox"
+            except SandboxGone:
+                await agent.ended()
 
 
 @first_process

@@ -78,6 +78,7 @@ def _disk(caps: Caps, facts: Facts) -> Enforcement:
         "attested",
         residuals=(
             "what is written between two looks (2 s or more apart) may pass the cap",
+            "blocks of deleted files that are still open are not counted",
             "inodes are not counted, and blocks are rounded",
         ),
         source=f"fsize {MEASURED}; this storage driver has no quota",

@@ -11,7 +11,10 @@ if TYPE_CHECKING:
     from typing import Any
 
 DUMPABLE, SECCOMP, SUBREAPER, NO_NEW_PRIVILEGES = 4, 22, 36, 38  # of prctl
-NATIVE = {"x86_64": (0xC000003E, 41, 53), "aarch64": (0xC00000B7, 198, 199)}  # architecture, socket, socketpair
+NATIVE = {  # architecture, socket, socketpair, prlimit64
+    "x86_64": (0xC000003E, 41, 53, 302),
+    "aarch64": (0xC00000B7, 198, 199, 261),
+}
 X32 = 0x40000000
 
 
@@ -73,16 +76,18 @@ def filter_program(machine: str) -> bytes | None:
 
     Refused: socket families other than unix, inet, inet6 and netlink (vsock reaches the host past any namespace), and
     what got around a filter on `socket` alone when it was tried: io_uring and the calls of every foreign architecture.
+    Refused, too: limits of another process, by which the agent and its supervisors could be left without descriptors.
     """
     if machine not in NATIVE:
         return None
-    arch, socket, socketpair = NATIVE[machine]
+    arch, socket, socketpair, prlimit = NATIVE[machine]
     allow, refuse = (0x06, 0, 0, 0x7FFF0000), (0x06, 0, 0, 0x50000 | errno.EPERM)
     code = [(0x20, 0, 0, 4), (0x15, 1, 0, arch), refuse, (0x20, 0, 0, 0)]
     if machine == "x86_64":
         code += [(0x35, 0, 1, X32), refuse]
     for number in (425, 426, 427):  # io_uring_setup, _enter, _register
         code += [(0x15, 0, 1, number), refuse]
+    code += [(0x15, 0, 4, prlimit), (0x20, 0, 0, 16), (0x15, 1, 0, 0), refuse, allow]
     code += [(0x15, 2, 0, socket), (0x15, 1, 0, socketpair), allow, (0x20, 0, 0, 16)]
     for family in (1, 2, 10, 16):
         code += [(0x15, 0, 1, family), allow]

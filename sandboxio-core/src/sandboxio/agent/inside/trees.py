@@ -6,7 +6,7 @@ import errno
 import posix as os
 import time
 
-from .wire import slurp
+from .wire import CHUNK
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ else:
 
 HAS_CHILDREN_FILE = os.access("/proc/self/task/%d/children" % os.getpid(), os.R_OK)
 KILL_TIME = 3.0  # seconds that killing one tree may take
+NOT_THERE = (errno.ENOENT, errno.ESRCH, errno.EACCES, errno.EPERM)
 DYING_TIME = 0.3  # seconds that killed processes may take to be gone
 
 
@@ -29,11 +30,38 @@ def send_signal(pid: int, number: int) -> None:
             raise
 
 
+def look(path: str) -> bytes:
+    """Return what /proc says of a process, nothing if there is no such process.
+
+    Any other failure is raised, and ends the sandbox: user code may have taken all descriptors from this process
+    (`prlimit` asks no more than the same user), and who can't look must not say that nothing is left.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in NOT_THERE:
+            return b""
+        raise
+    parts = []
+    try:
+        while True:
+            part = os.read(fd, CHUNK)
+            if not part:
+                return b"".join(parts)
+            parts.append(part)
+    except OSError as error:
+        if error.errno in NOT_THERE:
+            return b"".join(parts)
+        raise
+    finally:
+        os.close(fd)
+
+
 def parents() -> dict[int, list[int]]:
     """Map processes to their children, by one look over all of /proc."""
     found: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
-        stat = slurp("/proc/" + name + "/stat") if name.isdigit() else b""
+        stat = look("/proc/" + name + "/stat") if name.isdigit() else b""
         if stat:
             parent = stat[stat.rindex(b")") + 2 :].split(None, 2)[1]
             found.setdefault(int(parent), []).append(int(name))
@@ -48,10 +76,12 @@ def children(pid: int) -> list[int]:
     base = "/proc/%d/task" % pid
     try:
         tasks = os.listdir(base)
-    except OSError:
-        return found
+    except OSError as error:
+        if error.errno in NOT_THERE:
+            return found
+        raise
     for task in tasks:
-        found += map(int, slurp(base + "/" + task + "/children").split())
+        found += map(int, look(base + "/" + task + "/children").split())
     return found
 
 
@@ -88,7 +118,7 @@ def kill(pids: Iterable[int]) -> None:
 
 def lives(pid: int) -> bool:
     """Tell whether a process is there and no zombie."""
-    stat = slurp("/proc/%d/stat" % pid)
+    stat = look("/proc/%d/stat" % pid)
     return stat[stat.rfind(b")") + 2 :][:1] not in (b"Z", b"X", b"")
 
 
