@@ -42,7 +42,7 @@ def look(path: str) -> bytes:
         if error.errno in NOT_THERE:
             return b""
         raise
-    parts = []
+    parts: list[bytes] = []
     try:
         while True:
             part = os.read(fd, CHUNK)
