@@ -3,9 +3,11 @@
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import docker
 import pytest
 
 pytestmark = [pytest.mark.docker, pytest.mark.network]
@@ -56,6 +58,20 @@ def test_nothing_is_skipped_in_silence(run: tuple[dict[str, Any], str, int]) -> 
             assert row["evidence"], row
             assert row["verdict"] in ("proven", "refused", "proven with residual", "not-provable", "violated"), row
     assert " skipped" not in output
+
+
+def test_nothing_of_the_suite_itself_is_left(run: tuple[dict[str, Any], str, int]) -> None:
+    """References, listeners and controls carry the suite's label; those of a run that goes on elsewhere have not exited."""
+    client = docker.from_env()
+    try:
+        for _ in range(20):
+            left = client.containers.list(all=True, filters={"label": "io.sandboxio.contract", "status": "exited"})
+            if not left:
+                break
+            time.sleep(0.5)  # a probe of such a run has exited for a moment before it is removed
+        assert left == []
+    finally:
+        client.close()
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])

@@ -75,10 +75,20 @@ class DockerNetwork:
             network_mode=f"container:{sandbox_id}",
             labels={LABEL: self._canary.run_id},
             detach=True,
+            auto_remove=True,  # it ends by itself after a minute, should this process be killed
         )
+        self._stack.callback(_remove, started)
         end = time.monotonic() + SECONDS
         while b"listening" not in started.logs():
             if time.monotonic() > end:
                 raise Inconclusive("the suite's listener beside the sandbox does not listen")
             time.sleep(0.05)
         return Neighbour(address, PORT, key)
+
+
+def _remove(container: Any) -> None:
+    from docker.errors import APIError
+
+    # Gone, or on its way: then the engine answers 404 or 409.
+    with contextlib.suppress(APIError):
+        container.remove(force=True, v=True)
