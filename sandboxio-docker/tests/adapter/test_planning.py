@@ -33,7 +33,7 @@ policies = st.one_of(
         ingress_ports=st.just(()) | st.lists(st.integers(1, 65_535), max_size=2).map(tuple),
         min_strength=st.sampled_from(["interface", "address", "sni", "dns"]),
     ),
-    st.just(NetworkPolicy(allow=("pypi.org",))),
+    st.just(NetworkPolicy(allow=("api.example.com",))),
 )
 metadata = st.dictionaries(st.text(min_size=1, max_size=20), st.text(max_size=50), max_size=4)
 facts = st.one_of(
@@ -157,7 +157,7 @@ def test_a_cpu_that_the_engine_would_round_is_refused_with_the_value_to_pass() -
     ("network", "why"),
     [
         (NetworkPolicy(egress="learn"), "not_yet"),
-        (NetworkPolicy(allow=("pypi.org",)), "provider"),
+        (NetworkPolicy(allow=("api.example.com",)), "provider"),
         (NetworkPolicy(ingress_ports=(8080,)), "not_yet"),
     ],
 )
