@@ -64,11 +64,11 @@ def test_nothing_of_the_suite_itself_is_left(run: tuple[dict[str, Any], str, int
     """References, listeners and controls carry the suite's label; those of a run that goes on elsewhere have not exited."""
     client = docker.from_env()
     try:
-        for _ in range(20):
-            left = client.containers.list(all=True, filters={"label": "io.sandboxio.contract", "status": "exited"})
-            if not left:
-                break
-            time.sleep(0.5)  # a probe of such a run has exited for a moment before it is removed
+        wanted = {"label": "io.sandboxio.contract", "status": "exited"}
+        end = time.monotonic() + 10
+        # A probe of such a run has exited for a moment before it is removed.
+        while (left := client.containers.list(all=True, filters=wanted)) and time.monotonic() < end:
+            time.sleep(0.5)
         assert left == []
     finally:
         client.close()
