@@ -64,7 +64,7 @@ def test_nothing_of_the_suite_itself_is_left(run: tuple[dict[str, Any], str, int
     """References, listeners and controls carry the suite's label; those of a run that goes on elsewhere have not exited."""
     client = docker.from_env()
     try:
-        wanted = {"label": "io.sandboxio.contract", "status": "exited"}
+        wanted: dict[str, str | list[str] | bool] = {"label": "io.sandboxio.contract", "status": "exited"}
         end = time.monotonic() + 10
         # A probe of such a run has exited for a moment before it is removed.
         while (left := client.containers.list(all=True, filters=wanted)) and time.monotonic() < end:
