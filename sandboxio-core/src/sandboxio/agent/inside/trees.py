@@ -6,7 +6,7 @@ import errno
 import posix as os
 import time
 
-from .wire import CHUNK
+from .wire import read_exactly
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,16 +42,11 @@ def look(path: str) -> bytes:
         if error.errno in NOT_THERE:
             return b""
         raise
-    parts: list[bytes] = []
     try:
-        while True:
-            part = os.read(fd, CHUNK)
-            if not part:
-                return b"".join(parts)
-            parts.append(part)
+        return read_exactly(fd, 1 << 24)
     except OSError as error:
         if error.errno in NOT_THERE:
-            return b"".join(parts)
+            return b""
         raise
     finally:
         os.close(fd)
