@@ -7,7 +7,7 @@ from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
 import anyio
-from sandboxio.errors import ConfigurationError, ExecutionError, ResourceLimitExceeded, SandboxGone
+from sandboxio.errors import ConfigurationError, ExecutionError, ResourceLimitExceeded, SandboxError, SandboxGone
 from sandboxio.port import Chunk, Command, Exit, Killed
 
 from sandboxio_docker.attach import STDERR, Frames
@@ -130,11 +130,26 @@ class ExecDriver:
 
     async def send(self, data: bytes) -> None:
         """Write to stdin; dropped once it is closed or the command ended."""
-        if self._stdin_open and not self._over:
+        if not self._stdin_open or self._over:
+            return
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._end_with_command, group.cancel_scope)
             try:
                 await self._frames.send(data)
             except (*CONNECTION_LOST, OSError):
                 self._stdin_open = False
+            group.cancel_scope.cancel()
+
+    async def _end_with_command(self, sending: anyio.CancelScope) -> None:
+        """End a write that the command will never take: the engine keeps the connection open, and reads no more of it."""
+        while not self._ended:
+            await anyio.sleep(LOOK_EVERY)
+            try:
+                await self._look()
+            except SandboxError:
+                break  # whoever waits for the command's end looks again, and is told
+        self._stdin_open = False
+        sending.cancel()
 
     async def close_stdin(self) -> None:
         """End stdin."""
