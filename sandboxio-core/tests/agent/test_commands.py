@@ -220,7 +220,20 @@ async def test_nothing_of_a_command_reaches_the_next(agent: Local, tmp_path: Pat
 
 
 @pytest.mark.skipif(not IS_ROOT, reason="only root can switch users")
-async def test_a_supervisor_that_became_another_user_serves_nobody_else(agent: Local) -> None:
+async def test_users_take_turns(agent: Local) -> None:
     for user in ("nobody", None, "nobody", None):
         result = await agent.run("id", "-u", cwd="/", user=user)
         assert result.stdout == (b"65534\n" if user else b"0\n")
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="only root can switch users")
+async def test_another_user_has_streams_code_signals_and_exit_codes_of_its_own(agent: Local) -> None:
+    said = await agent.run("sh", "-c", "echo out >/dev/stdout; echo err >/dev/stderr", cwd="/", user="nobody")
+    assert (said.stdout, said.stderr) == (b"out\n", b"err\n")
+    code = b"import os, signal; print(os.getuid(), signal.getsignal(signal.SIGTERM), os.nice(0))"
+    ran = await agent.run("/usr/bin/python3", "{code}", cwd="/", user="nobody", code=code)
+    assert (ran.stdout, ran.stderr) == (b"65534 0 10\n", b"")
+    for argv, status in ((("no-such-program",), 127), (("/etc/passwd",), 126)):
+        refused = await agent.run(*argv, cwd="/", user="nobody")
+        assert (refused.exit.code, refused.exit.started, refused.stdout) == (status, False, b"")
+        assert argv[0].encode() in refused.stderr

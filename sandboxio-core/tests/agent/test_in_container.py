@@ -9,7 +9,7 @@ import pytest
 from anyio.streams.stapled import StapledByteStream
 from sandboxio.agent.bootstrap import agent_argv
 from sandboxio.agent.session import open_agent
-from sandboxio.errors import ResourceLimitExceeded
+from sandboxio.errors import ConfigurationError, ResourceLimitExceeded
 from sandboxio.port import Exit
 
 from .harness import PATIENCE, Local, close, finished
@@ -22,11 +22,12 @@ BOMB = b"import os\nwhile True:\n try: os.fork()\n except OSError: pass"
 
 
 @contextlib.asynccontextmanager
-async def contained(image: str) -> AsyncGenerator[Local]:
+async def contained(image: str, *given_back: str) -> AsyncGenerator[Local]:
     """Run an agent in a container of its own, which is removed at the end."""
     name = f"sandboxio-agent-test-{uuid.uuid4().hex[:12]}"
     caps = ["--network=none", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--pids-limit=100", "--memory=192m"]
     caps += ["--memory-swap=192m", "--cpus=1", "--log-driver=none", "--rm", f"--name={name}", "-i"]
+    caps += [f"--cap-add={one}" for one in given_back]
     process = await anyio.open_process(["docker", "run", *caps, image, *agent_argv()], stderr=None)
     assert process.stdin is not None
     assert process.stdout is not None
@@ -112,3 +113,71 @@ async def test_the_agent_and_its_waiting_supervisors_stay_small(image: str) -> N
         # The command that looks is one process more; what it shares with nobody is not the agent's.
         script = "grep VmRSS /proc/1/status | tr -dc 0-9"
         assert int((await agent.run("sh", "-c", script)).stdout) <= 12 * 1024
+
+
+SWITCH = ("SETUID", "SETGID", "KILL")
+FAMILY = """
+import os, sys, time
+for step in range(3):
+    if os.fork() == 0:
+        if step: os.setsid()
+        if step > 1 and os.fork(): os._exit(0)
+        time.sleep(600)
+print("ready", flush=True)
+time.sleep(600)
+"""
+ATTACK = """
+import os, signal
+for pid in [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()]:
+    owner = os.stat("/proc/%d" % pid).st_uid
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        try: os.kill(pid, number); print("sent", pid, owner)
+        except PermissionError: print("refused")
+    for name in ("mem", "environ", "fd/0", "maps"):
+        try: os.open("/proc/%d/%s" % (pid, name), os.O_RDONLY); print("opened", pid, name, owner)
+        except OSError: print("refused")
+"""
+
+
+@pytest.mark.parametrize("image", ["sandboxio-test/python", "sandboxio-test/python-minimal"])
+async def test_with_three_capabilities_a_command_runs_as_another_user_and_its_tree_ends_exactly(image: str) -> None:
+    async with contained(image, *SWITCH) as agent:
+        assert agent.session.report.capabilities == 1 << 5 | 1 << 6 | 1 << 7
+        assert agent.session.report.memory_closed
+        other = await agent.start("sh", "-c", "read line", stdin=True)
+        driver = await agent.start("python3", "-c", FAMILY, user="65534")
+        chunk = await driver.receive()
+        assert chunk is not None
+        assert chunk.data == b"ready\n"
+        assert await _processes_of(agent, "65534") >= 4
+        killed = await driver.kill()
+        if image == "sandboxio-test/python":
+            assert killed == "tree"
+            assert await _processes_of(agent, "65534") == 0
+            await other.close_stdin()
+            assert (await finished(other)).exit.code == 1
+
+
+async def _processes_of(agent: Local, user: str) -> int:
+    count = "cat /proc/[0-9]*/status 2>/dev/null | grep -c '^Uid:.'$1 || true"
+    return int((await agent.run("sh", "-c", count, "sh", user)).stdout)
+
+
+async def test_another_users_processes_reach_neither_agent_nor_supervisor() -> None:
+    async with contained("sandboxio-test/python", *SWITCH) as agent:
+        waiting = await agent.start("sleep", "600", user="65533")
+        attack = await agent.run("python3", "-c", ATTACK, user="65534")
+        assert b"refused" in attack.stdout
+        assert b"sent" not in attack.stdout
+        assert b"opened" not in attack.stdout
+        assert await waiting.kill() == "tree"
+        capabilities = await agent.run("grep", "-E", "Cap(Eff|Prm|Inh|Amb)", "/proc/self/status", user="65534")
+        assert set(capabilities.stdout.split()[1::2]) == {b"0" * 16}
+
+
+async def test_without_them_the_fix_is_named() -> None:
+    async with contained("sandboxio-test/python") as agent:
+        with pytest.raises(ConfigurationError, match="not permitted") as caught:
+            await agent.run("true", user="65534")
+        assert "SETUID, SETGID and KILL" in caught.value.hint
+        assert (await agent.run("id", "-u", user="root")).stdout == b"0\n"

@@ -38,12 +38,14 @@ class AgentSession:
 
     :ivar report: what the agent saw at boot.
     :ivar native: the adapter's own object; ``None`` until the adapter sets it.
+    :ivar user_hint: what makes ``run(user=…)`` possible; adapters know it better.
     """
 
     def __init__(self, connection: AgentConnection, report: BootReport) -> None:
         self._connection = connection
         self.report = report
         self.native: object = None
+        self.user_hint = "give the agent the capabilities SETUID, SETGID and KILL, or leave user= out"
 
     async def start(self, command: Command) -> ProcessDriver:
         """Start a command; see `sandboxio.port.Session.start`."""
@@ -52,7 +54,7 @@ class AgentSession:
         try:
             await process.start(command, command.cwd or self.report.cwd)
         except StartFailure as failure:
-            _refuse(command, failure)
+            _refuse(command, failure, self.user_hint)
         return process
 
     def info(self) -> Mapping[str, object]:
@@ -183,17 +185,18 @@ def _check(command: Command) -> None:
         raise ConfigurationError(message)
 
 
-def _refuse(command: Command, failure: StartFailure) -> NoReturn:
+def _refuse(command: Command, failure: StartFailure, user_hint: str) -> NoReturn:
     """Raise what a start that failed means to the caller."""
     text = os.strerror(failure.number)
     if failure.stage == _BAD_CWD:
         message = f"the working directory {command.cwd!r} can't be used: {text}"
         raise ConfigurationError(message)
     if failure.stage == _BAD_USER:
-        message = f"the user {command.user!r} is unknown in the sandbox"
-        if failure.number != _ENOENT:
-            message = f"the sandbox can't run commands as {command.user!r}: {text}"
-        raise ConfigurationError(message)
+        if failure.number == _ENOENT:
+            message = f"the user {command.user!r} is unknown in the sandbox"
+            raise ConfigurationError(message, hint="name one of its /etc/passwd, or pass a number")
+        message = f"the sandbox can't run commands as {command.user!r}: {text}"
+        raise ConfigurationError(message, hint=user_hint)
     if failure.stage == _NO_PROCESS and failure.number in (_EAGAIN, _ENOMEM):
         limit = "pids" if failure.number == _EAGAIN else "memory_mb"
         message = f"the sandbox can't start another process: {text}"

@@ -29,5 +29,6 @@ command, starts it, reports its end, and on KILL stops and kills descendants unt
 nothing descends from the command any more it waits for another one; descriptors are passed to it over a socket.
 What user code of the same user can do to agent and supervisors is send signals (ignored but SIGKILL and SIGSTOP, and as
 first process those too): their memory and descriptors are closed to it. A killed or stopped supervisor is replaced by
-the agent itself, where it can tell what belonged to the command; where it can't, KILLED says ``s``.
+the agent itself, where it can tell what belonged to the command; where it can't, KILLED says ``s``. A command of another
+user can't even send them signals; for it to be startable and endable the agent needs SETUID, SETGID and KILL.
 """

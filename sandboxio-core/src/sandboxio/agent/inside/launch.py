@@ -1,12 +1,11 @@
-"""Starting a program as some user, and what decides who goes first when resources end."""
+"""Starting a program, and what decides who goes first when resources end."""
 
 from __future__ import annotations
 
 import errno
 import posix as os
 
-from .native import DUMPABLE, Native
-from .wire import BAD_USER, slurp
+from .wire import slurp
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,49 +25,6 @@ class StartError(Exception):
         super().__init__(stage, number)
         self.stage = stage
         self.number = number
-
-
-def accounts(path: str) -> list[list[bytes]]:
-    """Return the usable lines of the user or group database."""
-    lines = [line.split(b":") for line in slurp(path).split(b"\n")]
-    return [line for line in lines if len(line) > 3 and line[2].isdigit()]
-
-
-def find_user(text: bytes) -> tuple[int, list[int], bytes]:
-    """Return user id, groups (the first is primary) and home of ``user`` or ``user:group``, names or numbers."""
-    name, _, group = text.partition(b":")
-    home = b"/"
-    for line in accounts("/etc/passwd"):
-        if name in (line[0], line[2]) and len(line) > 5:
-            name, user, group, home = line[0], line[2], group or line[3], line[5]
-            break
-    else:
-        user, group = name, group or name
-    groups: list[int] = []
-    for line in accounts("/etc/group"):
-        if group == line[0]:
-            group = line[2]
-        if name in line[3].split(b","):
-            groups.append(int(line[2]))
-    if not (user.isdigit() and group.isdigit()):
-        raise StartError(BAD_USER, errno.ENOENT)
-    return int(user), [int(group), *groups], home
-
-
-def become(text: bytes, native: Native | None) -> bytes | None:
-    """Switch to a user; return the home directory if that changed anything."""
-    user, groups, home = find_user(text)
-    if (user, groups[0]) == (os.geteuid(), os.getegid()):
-        return None
-    try:
-        os.setgroups(groups)
-        os.setgid(groups[0])
-        os.setuid(user)
-    except OSError as error:
-        raise StartError(BAD_USER, error.errno or errno.EPERM) from None
-    if native:
-        native.prctl(DUMPABLE, 0)  # the switch may have changed it
-    return home
 
 
 def find_program(name: bytes, path: bytes) -> bytes:

@@ -9,7 +9,7 @@ import time
 from _socket import CMSG_SPACE, MSG_CMSG_CLOEXEC, socket
 from struct import unpack
 
-from .launch import StartError, become, prefer_to_end, put_behind, spawn
+from .launch import StartError, prefer_to_end, put_behind, spawn
 from .native import SUBREAPER, Native
 from .trees import KILL_TIME, freeze, kill, sweep
 from .wire import (
@@ -29,6 +29,8 @@ from .wire import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
+
+    from .account import Account
 else:
     import _signal as signal
 
@@ -44,7 +46,6 @@ class Supervisor:
         self.ctl = ctl.fileno()
         self.report = report
         self.pid = os.getpid()
-        self.user = os.geteuid()
         self.stdio: list[int] = []
         self.leader = 0
         self.code = -1
@@ -61,8 +62,8 @@ class Supervisor:
         os.write(self.report, REPORT.pack(kind, self.pid, first, second))
 
     def run(self) -> None:
-        """Serve one command after the other, as long as nothing of one can touch the next."""
-        while self.serve() and os.geteuid() == self.user:
+        """Serve one command after the other."""
+        while self.serve():
             self.say(IDLE)
 
     def serve(self) -> bool:
@@ -99,28 +100,41 @@ class Supervisor:
         cwd, user, count = fields[0], fields[1], int(fields[2])
         argv, extra = fields[3 : 3 + count], fields[3 + count :]
         env = dict(os.environ)
-        home = become(user, self.native) if user else None
-        if home is not None:
-            env[b"HOME"] = home
+        account = self.other_account(user) if user else None
+        if account:
+            env[b"HOME"] = account.home
         for item in extra:
             name, _, env[name] = item.partition(b"=")
-        try:
-            os.chdir(cwd)
-        except OSError as error:
-            raise StartError(BAD_CWD, error.errno or errno.ENOENT) from None
+        if not account:
+            try:
+                os.chdir(cwd)
+            except OSError as error:
+                raise StartError(BAD_CWD, error.errno or errno.ENOENT) from None
         if code_size:
             path = self.hold_code(code_size)
             argv = [path if item == b"{code}" else item for item in argv]
         for number, fd in enumerate(self.stdio):
             os.dup2(fd, number, True)
         try:
-            self.leader = spawn(argv, env)
+            self.leader = account.spawn(argv, env, cwd, self.native) if account else spawn(argv, env)
         except OSError as error:
             if error.errno in (errno.EAGAIN, errno.ENOMEM):
                 raise
             self.say(STARTED, 0)
             write_all(2, b"sandboxio: %s: %s\n" % (argv[0][:2048], os.strerror(error.errno or 0).encode()))
             self.say(EXITED, (127 if error.errno in (errno.ENOENT, errno.ENOTDIR) else 126) << 8)
+
+    def other_account(self, user: bytes) -> Account | None:
+        """Return whom a command runs as, ``None`` if that is this process's own user."""
+        from .account import Account
+
+        account = Account(user)
+        if account.is_own:
+            return None
+        for fd in self.stdio:
+            if os.fstat(fd).st_mode & 0o170000 == 0o010000:
+                os.fchmod(fd, 0o666)  # it is this user's pipe; programs open /dev/stderr by its name
+        return account
 
     def let_go(self) -> None:
         """Close the command's descriptors; what stands in for 0 to 2 keeps others from becoming one of them."""
@@ -141,6 +155,7 @@ class Supervisor:
             os.lseek(self.code, 0, 0)
         else:
             self.code, self.feed = os.pipe()
+            os.fchmod(self.code, 0o644)  # the command may be another user's
             os.set_inheritable(self.code, True)
         return b"/proc/self/fd/%d" % self.code
 
