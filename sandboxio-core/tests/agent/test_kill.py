@@ -12,6 +12,8 @@ from sandboxio.port import Exit
 
 from .harness import (
     AS_FIRST_PROCESS,
+    AS_NOBODY,
+    IS_ROOT,
     PATIENCE,
     Local,
     can_be_first_process,
@@ -263,6 +265,77 @@ async def test_an_agent_that_is_blinded_never_says_that_nothing_is_left() -> Non
                 assert await driver.kill() == "sandbox"
             except SandboxGone:
                 await agent.ended()
+
+
+SLOWED = """
+import os
+attempts = {
+    "priority": lambda pid: os.setpriority(os.PRIO_PROCESS, pid, 19),
+    "priority of the group": lambda pid: os.setpriority(os.PRIO_PGRP, pid, 19),
+    "priority of the user": lambda pid: os.setpriority(os.PRIO_USER, 0, 19),
+    "policy": lambda pid: os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0)),
+    "parameters": lambda pid: os.sched_setparam(pid, os.sched_param(0)),
+    "processors": lambda pid: os.sched_setaffinity(pid, {min(os.sched_getaffinity(0))}),
+}
+child = os.fork()
+if child == 0:
+    os.execvp("sleep", ["sleep", "600"])
+os.setpgid(child, child)
+for name, attempt in attempts.items():
+    for whom, pid in {"agent": AGENT, "own": child}.items():
+        try:
+            attempt(pid)
+            print(whom, name)
+        except PermissionError:
+            pass
+"""
+
+
+@first_process
+async def test_nobody_makes_the_agent_wait_for_a_processor() -> None:
+    """The kernel asks for no more than the same user; an idle agent beside a hundred busy processes ends nothing."""
+    async with local_agent(prefix=AS_FIRST_PROCESS) as agent:
+        result = await agent.python(SLOWED.replace("AGENT", "1"))
+        assert result.stdout.decode().splitlines() == [
+            f"own {name}" for name in ("priority", "priority of the group", "policy", "parameters", "processors")
+        ], result.stderr
+
+
+async def test_nor_a_further_agent_that_is_not_the_first_process(agent: Local) -> None:
+    result = await agent.python(SLOWED.replace("AGENT", str(agent.session.report.pid)))
+    assert b"agent priority\n" not in result.stdout
+    assert b"agent policy\n" not in result.stdout
+    assert b"own policy\n" in result.stdout
+
+
+IN_FLIGHT = """
+import array, os, resource, socket
+most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0] * 200))]
+kept = [socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM) for _ in range(8)]
+try:
+    for sender, _ in kept * 8:
+        sender.sendmsg([b"x"], rights)
+except OSError as error:
+    print(os.strerror(error.errno), flush=True)
+import time
+time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="other users can't be had")
+async def test_a_command_starts_while_a_neighbour_holds_all_descriptors_on_their_way() -> None:
+    """The kernel counts those in flight by user, whatever the sandbox, and refuses to pass more (measured)."""
+    alone = ("prlimit", "--nofile=256:256", *AS_NOBODY)
+    python = "/usr/bin/python3"
+    async with local_agent(python=python, prefix=alone) as neighbour, local_agent(python=python, prefix=alone) as agent:
+        hostile = await neighbour.start(python, "-c", IN_FLIGHT)
+        assert await read_line(hostile) == "Too many references: cannot splice"
+        for _ in range(3):
+            result = await agent.run("sh", "-c", "cat; echo out; echo err >&2; exit 3")
+            assert (result.exit, result.stdout, result.stderr) == (Exit(3), b"out\n", b"err\n")
+        assert (await agent.run(python, "{code}", code=b"print('code')")).stdout == b"code\n"
+        assert await hostile.kill() == "tree"
 
 
 @first_process

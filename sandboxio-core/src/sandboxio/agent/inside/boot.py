@@ -64,7 +64,7 @@ def ignore_signals() -> None:
 
 def install_filter(native: Native | None) -> str:
     """Install the filter for this process and so for every command."""
-    program = filter_program(MACHINE)
+    program = filter_program(MACHINE, os.getpid())
     if native is None or program is None:
         return "no filter for this processor" if native else "this Python has no ctypes"
     try:

@@ -92,27 +92,36 @@ class Keeper(Link):
         try:
             for _ in range(3 if keep_stdin else 2):
                 ends += os.pipe()
-            worker = self.pool.pop() if self.pool else self.fork()
+            self.top_fd = max(self.top_fd, *ends)
+            stdout, stdout_in, stderr, stderr_in = ends[:4]
+            stdin, stdin_in = ends[4:] or (self.null, -1)
+            worker = self.hand_over(spec, code, (stdin, stdout_in, stderr_in))
         except OSError:
             close(*ends)
             raise
-        self.top_fd = max(self.top_fd, *ends)
-        stdout, stdout_in, stderr, stderr_in = ends[:4]
-        stdin, stdin_in = ends[4:] or (self.null, -1)
         for fd in (stdout, stderr, stdin_in):
             if fd >= 0:
                 os.set_blocking(fd, False)
         command = self.commands[channel] = Command(self, channel, window, worker, (stdin_in, stdout, stderr))
         command.body_left = spec + code
-        worker.give(command, spec, code, (stdin, stdout_in, stderr_in))
+        worker.command = command
         send_signal(worker.pid, signal.SIGCONT)  # user code may have stopped it
         close(stdout_in, stderr_in, *ends[4:5])
         if not self.pool:
             self.later(REFILL_PAUSE, self.refill)
         return command
 
-    def fork(self) -> Worker:
-        """Fork a supervisor that waits for a command."""
+    def hand_over(self, spec: int, code: int, stdio: tuple[int, int, int]) -> Worker:
+        """Give the ends of a command's pipes to a supervisor, by birth where they can't be passed to one that waits."""
+        worker = self.pool.pop() if self.pool else self.fork()
+        if not worker.give(spec, code, stdio):
+            self.pool.append(worker)
+            worker = self.fork(stdio)
+            worker.give(spec, code, ())
+        return worker
+
+    def fork(self, stdio: tuple[int, ...] = ()) -> Worker:
+        """Fork a supervisor that waits for a command, the ends of whose pipes it may have already."""
         ours, theirs = socketpair()
         self.top_fd = max(self.top_fd, ours.fileno(), theirs.fileno())
         ours.setblocking(False)
@@ -126,19 +135,19 @@ class Keeper(Link):
         finally:
             self.score.set(self.score.own)
         if pid == 0:
-            self.become_supervisor(theirs)
+            self.become_supervisor(theirs, stdio)
         theirs.close()
         worker = self.workers[pid] = Worker(self, pid, ours.detach())
         return worker
 
-    def become_supervisor(self, ctl: socket) -> NoReturn:
+    def become_supervisor(self, ctl: socket, stdio: tuple[int, ...]) -> NoReturn:
         """Let go of all that is the agent's, and wait."""
         status = STATUS_CRASH
         try:
             os.dup2(ctl.fileno(), 0)  # instead of the host's pipes; held, so that no other descriptor becomes 0 or 1
             os.dup2(ctl.fileno(), 1)
             low = 3
-            for fd in sorted((ctl.fileno(), self.report_in)):
+            for fd in sorted({ctl.fileno(), self.report_in, *stdio}):
                 os.closerange(low, fd)
                 low = fd + 1
             os.closerange(low, self.top_fd + 1)
@@ -146,7 +155,7 @@ class Keeper(Link):
                 import resource
 
                 resource.setrlimit(resource.RLIMIT_NOFILE, self.files_limit)
-            Supervisor(self.native, ctl, self.report_in).run()
+            Supervisor(self.native, ctl, self.report_in, stdio).run()
             status = 0
         except BaseException as error:  # noqa: BLE001 - whatever it is, this process must not go on as a second agent
             sys.excepthook(type(error), error, error.__traceback__)

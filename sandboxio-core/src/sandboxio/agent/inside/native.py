@@ -15,6 +15,11 @@ NATIVE = {  # architecture, socket, socketpair, prlimit64
     "x86_64": (0xC000003E, 41, 53, 302),
     "aarch64": (0xC00000B7, 198, 199, 261),
 }
+SCHEDULING = {  # sched_setparam, sched_setscheduler, sched_setaffinity, sched_setattr; setpriority, ioprio_set
+    "x86_64": ((142, 144, 203, 314), (141, 251)),
+    "aarch64": ((118, 119, 122, 274), (140, 30)),
+}
+OF_USER = (2, 3)  # what makes setpriority and ioprio_set take a user id for their target
 X32 = 0x40000000
 
 
@@ -71,12 +76,14 @@ class Native:
         return result
 
 
-def filter_program(machine: str) -> bytes | None:
+def filter_program(machine: str, agent: int) -> bytes | None:
     """Return the filter against what a rule of a network namespace does not see; ``None`` for an unknown processor.
 
     Refused: socket families other than unix, inet, inet6 and netlink (vsock reaches the host past any namespace), and
     what got around a filter on `socket` alone when it was tried: io_uring and the calls of every foreign architecture.
-    Refused, too: limits of another process, by which the agent and its supervisors could be left without descriptors.
+    Refused, too: limits of another process, by which the agent and its supervisors could be left without descriptors,
+    and the place of ``agent`` and the first process among those that wait for a processor: idle beside a hundred busy
+    processes, none of them ends anything in time.
     """
     if machine not in NATIVE:
         return None
@@ -88,6 +95,14 @@ def filter_program(machine: str) -> bytes | None:
     for number in (425, 426, 427):  # io_uring_setup, _enter, _register
         code += [(0x15, 0, 1, number), refuse]
     code += [(0x15, 0, 4, prlimit), (0x20, 0, 0, 16), (0x15, 1, 0, 0), refuse, allow]
+    targets = sorted({1, agent})
+    last = [(0x15, len(targets) - index, 0, pid) for index, pid in enumerate(targets)] + [allow, refuse]
+    by_pid, by_kind = SCHEDULING[machine]
+    for number in by_pid:
+        code += [(0x15, 0, len(last) + 1, number), (0x20, 0, 0, 16), *last]
+    for number, of_user in zip(by_kind, OF_USER):
+        code += [(0x15, 0, len(last) + 3, number), (0x20, 0, 0, 16), (0x15, len(last), 0, of_user), (0x20, 0, 0, 24)]
+        code += last
     code += [(0x15, 2, 0, socket), (0x15, 1, 0, socketpair), allow, (0x20, 0, 0, 16)]
     for family in (1, 2, 10, 16):
         code += [(0x15, 0, 1, family), allow]

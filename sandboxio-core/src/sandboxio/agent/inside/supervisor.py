@@ -40,13 +40,13 @@ MESSAGES = STARTED, FAILED, EXITED, KILLED, IDLE = b"sfxki"
 class Supervisor:
     """It sees to one command at a time, until all that descends from it ended."""
 
-    def __init__(self, native: Native | None, ctl: socket, report: int) -> None:
+    def __init__(self, native: Native | None, ctl: socket, report: int, stdio: tuple[int, ...]) -> None:
         self.native = native
         self.orders = ctl
         self.ctl = ctl.fileno()
         self.report = report
         self.pid = os.getpid()
-        self.stdio: list[int] = []
+        self.stdio = [*stdio]
         self.leader = 0
         self.code = -1
         self.feed = -1  # the pipe that code goes through where memory can't be a file
@@ -72,9 +72,10 @@ class Supervisor:
         if order == b"K":  # it crossed the news that nothing is left to kill
             self.say(KILLED, 1)
             return True
-        if len(order) < ORDER.size or not control:
+        if control:
+            self.stdio = [*unpack("3i", control[0][2])]
+        if len(order) < ORDER.size or not self.stdio:
             return False
-        self.stdio = [*unpack("3i", control[0][2])]
         _, spec_size, code_size = ORDER.unpack(order)
         spec = read_exactly(self.ctl, spec_size)
         if len(spec) < spec_size:
@@ -139,6 +140,7 @@ class Supervisor:
     def let_go(self) -> None:
         """Close the command's descriptors; what stands in for 0 to 2 keeps others from becoming one of them."""
         close(self.code, *self.stdio)
+        self.stdio = []
         for number in range(3):
             os.dup2(self.ctl, number, False)
 
