@@ -79,7 +79,10 @@ class Account:
         stage, number = BAD_USER, errno.EPERM
         try:
             os.setsid()
-            os.setpriority(os.PRIO_PROCESS, 0, NICE)
+            try:
+                os.setpriority(os.PRIO_PROCESS, 0, NICE)
+            except OSError:  # it waits further behind already, as all that an engine starts which was itself put behind
+                pass
             os.setgroups(self.groups)
             os.setgid(self.groups[0])
             os.setuid(self.user)
