@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from sandboxio.process import OutputChunk, Process
     from sandboxio.result import ExecResult, RichOutput
     from sandboxio.sandbox import Sandbox
+    from sandboxio.sync import SyncFiles, SyncProcess, SyncSandbox, create_sync
     from sandboxio.target import BackendConfig
 
 __version__ = "0.1.0.dev0"
@@ -105,6 +106,7 @@ _WHERE = {
     **dict.fromkeys(("OutputChunk", "Process"), "process"),
     **dict.fromkeys(("ExecResult", "RichOutput"), "result"),
     **dict.fromkeys(("BackendInfo", "FileInfo"), "port"),
+    **dict.fromkeys(("SyncFiles", "SyncProcess", "SyncSandbox", "create_sync"), "sync"),
     "BackendConfig": "target",
     "Capability": "capabilities",
     "IsolationTier": "isolation",
@@ -160,10 +162,14 @@ __all__ = [
     "SandboxGone",
     "SandboxTimeout",
     "SandboxWarning",
+    "SyncFiles",
+    "SyncProcess",
+    "SyncSandbox",
     "UnverifiedIsolationWarning",
     "WeakEnforcementWarning",
     "backend_info",
     "create",
+    "create_sync",
     "kill_managed",
     "list_managed",
     "plan",

@@ -1,0 +1,12 @@
+"""The same sandboxes for synchronous code: `create_sync`, and what it returns.
+
+Everything runs in one loop in a thread of its own, started for the first sandbox and stopped after the last. Errors keep
+their class and cause. What is still alive when the interpreter ends is killed then.
+"""
+
+from sandboxio.sync.creating import create_sync
+from sandboxio.sync.files import SyncFileReader, SyncFiles, SyncFileWriter
+from sandboxio.sync.process import SyncProcess
+from sandboxio.sync.sandbox import SyncSandbox
+
+__all__ = ["SyncFileReader", "SyncFileWriter", "SyncFiles", "SyncProcess", "SyncSandbox", "create_sync"]

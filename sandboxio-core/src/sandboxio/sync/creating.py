@@ -1,0 +1,85 @@
+"""`create_sync`, and the end of what is alive when the interpreter ends."""
+
+import atexit
+import weakref
+from collections.abc import Callable, Mapping
+from concurrent.futures import wait
+from typing import TYPE_CHECKING
+
+from pydantic import SecretStr
+
+from sandboxio.api import create
+from sandboxio.isolation import IsolationTier
+from sandboxio.loop_thread import Hold
+from sandboxio.policy import NetworkPolicy, Resources
+from sandboxio.request import UNSAID, Unsaid
+from sandboxio.sandbox import Sandbox
+from sandboxio.sync.sandbox import SyncSandbox
+from sandboxio.sync.waiting import Waiter, refuse_in_loop, shared
+from sandboxio.teardown import teardown_grace
+
+if TYPE_CHECKING:
+    from sandboxio.target import BackendConfig
+
+_alive: "weakref.WeakKeyDictionary[Sandbox, Hold]" = weakref.WeakKeyDictionary()
+
+
+def create_sync(
+    target: "str | BackendConfig | None" = None,
+    *,
+    template: str | None = None,
+    resources: Resources | None = None,
+    network: NetworkPolicy | None = None,
+    env: Mapping[str, str] | None = None,
+    secrets: Mapping[str, str | SecretStr] | None = None,
+    timeout: "float | Unsaid" = UNSAID,
+    metadata: Mapping[str, str] | None = None,
+    require_isolation: IsolationTier | None = None,
+    on_progress: Callable[[str], None] | None = None,
+) -> SyncSandbox:
+    """Make a sandbox now: ``with sandboxio.create_sync() as sb``, or ``sb = sandboxio.create_sync()`` and ``sb.kill()``.
+
+    Parameters and errors are those of `sandboxio.create`. Ctrl-C while it waits leaves nothing behind.
+
+    :param on_progress: is called in the loop's thread, and must not use a sandbox there.
+    :raises ConfigurationError: also where this thread runs an event loop: use `create` there.
+    """
+    refuse_in_loop("await sandboxio.create(…)")
+    creation = create(
+        target,
+        template=template,
+        resources=resources,
+        network=network,
+        env=env,
+        secrets=secrets,
+        timeout=timeout,
+        metadata=metadata,
+        require_isolation=require_isolation,
+        on_progress=on_progress,
+    )
+    waiter = Waiter(shared.hold())
+
+    made: list[SyncSandbox] = []
+
+    async def begin() -> None:
+        sandbox = await creation
+        made.append(SyncSandbox(waiter, sandbox))
+        _alive[sandbox] = waiter.hold
+
+    try:
+        waiter.call("await sandboxio.create(…)", begin)
+    except BaseException:
+        for sandbox in made:  # a Ctrl-C came between its end and its return
+            sandbox.kill()
+        waiter.hold.release()
+        raise
+    return made[0]
+
+
+def _end_all() -> None:
+    """Kill what is alive, all at once; the adapter's own means end what does not end in time."""
+    ending = [hold.thread.submit(sandbox.kill).ended for sandbox, hold in list(_alive.items()) if not hold.released]
+    wait(ending, timeout=2 * teardown_grace())
+
+
+atexit.register(_end_all)

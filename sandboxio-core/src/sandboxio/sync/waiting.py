@@ -1,0 +1,70 @@
+"""Waiting in a thread for what runs in the loop."""
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import wait
+from typing import Any, TypeVar
+
+from sandboxio.errors import ConfigurationError, SandboxGone
+from sandboxio.loop_thread import Hold, SharedThread, Submitted
+from sandboxio.teardown import SETTLE, teardown_grace
+
+T = TypeVar("T")
+
+shared = SharedThread("sandboxio-sync")
+
+
+class Waiter:
+    """Makes the calls of one sandbox."""
+
+    def __init__(self, hold: Hold) -> None:
+        self.hold = hold
+
+    def call(self, form: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run ``work`` in the loop and return what it returns, or raise what it raises.
+
+        Ctrl-C cancels it there, waits for it to clean up (it ends the command's process tree), and is raised then.
+
+        :param form: the asynchronous form, for the error.
+        :raises ConfigurationError: this thread runs an event loop itself, which would stand still meanwhile.
+        """
+        refuse_in_loop(form)
+        if self.hold.released:
+            raise SandboxGone("the sandbox is gone (killed)", reason="killed")
+        submitted = self.hold.thread.submit(work)
+        try:
+            return submitted.ended.result()
+        except KeyboardInterrupt:
+            submitted.cancel()
+            _outlast(submitted)
+            raise
+        except asyncio.CancelledError:
+            raise SandboxGone("the loop was stopped while the call ran", reason="killed") from None
+
+
+def refuse_in_loop(form: str) -> None:
+    """:raises ConfigurationError: this thread runs an event loop, asyncio's or trio's."""
+    if _in_loop():
+        raise ConfigurationError("this thread runs an event loop, which would stand still", hint=f"use `{form}` here")
+
+
+def _in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        trio = sys.modules.get("trio")
+        return trio is not None and trio.lowlevel.in_trio_run()
+    return True
+
+
+def _outlast(submitted: Submitted[Any]) -> None:
+    """Wait until cancelled work has cleaned up; a second Ctrl-C changes nothing, the grace bounds it."""
+    # Twice: a command that could not be ended alone is ended with its sandbox.
+    deadline = time.monotonic() + 2 * (teardown_grace() + SETTLE)
+    while not submitted.ended.done() and (left := deadline - time.monotonic()) > 0:
+        try:
+            wait([submitted.ended], timeout=left)
+        except KeyboardInterrupt:
+            continue
