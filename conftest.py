@@ -7,10 +7,15 @@ import os
 
 import pytest
 
-from engine import daemon, images
+from engine import daemon, images, registry
 from engine.settings import Settings
 
 NOT_RUN = pytest.StashKey[str]()
+
+
+def pytest_configure() -> None:
+    """Let tests, and what they start, find the programs that `make engine` fetched."""
+    os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), str(Settings.from_environment().tools)])
 
 
 @pytest.hookimpl(trylast=True)  # after -m and -k have chosen
@@ -38,11 +43,14 @@ def pytest_terminal_summary(terminalreporter: "pytest.TerminalReporter", config:
 
 def what_is_missing() -> str | None:
     """Say why Docker tests cannot run here, or `None` where they can."""
-    host = Settings.from_environment().host
+    settings = Settings.from_environment()
+    host = settings.host
     if not daemon.answers():
         return f"no engine answered at {host}; `make engine` starts one"
     outdated = images.outdated()
     if outdated:
         names = " ".join(image.name for image in outdated)
         return f"the engine at {host} lacks {names}; `make engine` builds them"
+    if registry.missing(settings):
+        return "there is no docker-registry; `make engine` fetches it"
     return None

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from engine import daemon, images, processes
+from engine import daemon, images, processes, registry
 from engine.commands import EngineError
 from engine.packages import require_root
 from engine.settings import Settings
@@ -14,11 +14,12 @@ from engine.settings import Settings
 
 def start(settings: Settings) -> None:
     """Have an engine that answers and holds the test images."""
-    if not daemon.answers() or images.outdated():
-        require_root("starting an engine or building its images")
+    if not daemon.answers() or images.outdated() or registry.missing(settings):
+        require_root("starting an engine, building its images or fetching a registry")
         with one_at_a_time(settings.lock_file):
             daemon.start(settings)
             images.build(settings)
+            registry.fetch(settings)
     print(f"engine: ready, with {' '.join(image.name for image in images.IMAGES)}")
 
 

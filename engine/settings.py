@@ -33,6 +33,11 @@ class Settings:
         return self.state / "data"
 
     @property
+    def tools(self) -> Path:
+        """Programs that tests need beside the engine."""
+        return self.cache / "bin"
+
+    @property
     def exec_root(self) -> Path:
         """Sockets and state of running containers."""
         return self.runtime / "exec"

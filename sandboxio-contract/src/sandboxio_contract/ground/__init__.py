@@ -1,8 +1,8 @@
 """How the suite looks at a backend's world without asking its adapter: one ground per backend name."""
 
-from sandboxio_contract.ground.base import Ground, NetworkGround, Object, Recorder, Spied
+from sandboxio_contract.ground.base import Fetched, Ground, NetworkGround, Object, Recorder, Spied
 
-__all__ = ["Ground", "NetworkGround", "Object", "Recorder", "Spied", "ground_for"]
+__all__ = ["Fetched", "Ground", "NetworkGround", "Object", "Recorder", "Spied", "ground_for"]
 
 
 def ground_for(dsn: str) -> Ground:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn, Protocol
 
 from sandboxio_contract.ground.wire import Call, Gate, Place
@@ -39,6 +40,10 @@ class Recorder(Protocol):
         ...
 
 
+def _never(call: Call) -> bool:  # noqa: ARG001 - what it looks like to a caller
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Spied:
     """The same backend behind a recorder of its traffic."""
@@ -49,6 +54,25 @@ class Spied:
     """Whether a call makes a sandbox."""
     destroys: Callable[[Call], bool]
     """Whether a call ends one."""
+    alters: Callable[[Call], bool] = _never
+    """Whether a call changes what a sandbox that exists may reach."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A template that the provider does not hold and has to fetch from a registry of the suite's own.
+
+    :param dsn: the target with that template.
+    :param path: a file that only this template has, and ``content`` what is in it.
+    :param downloads: how many of its pieces the registry was asked for so far.
+    :param present: whether the provider holds the template.
+    """
+
+    dsn: str
+    path: str
+    content: str
+    downloads: Callable[[], int]
+    present: Callable[[], bool]
 
 
 class NetworkGround(Protocol):
@@ -124,6 +148,33 @@ class Ground:
     def address(self, sandbox_id: str) -> str:
         """Return the IPv4 address that a sandbox has on its network."""
         return self._cannot("tell a sandbox's address")
+
+    def caps(self, sandbox_id: str) -> Mapping[str, float]:
+        """Return the caps that the provider itself holds, by policy item and in the units of receipts."""
+        return self._cannot("read the caps that the provider holds")
+
+    def networking(self, sandbox_id: str) -> str:
+        """Return the provider's own description of a sandbox's network, for comparison."""
+        return self._cannot("read the provider's description of a sandbox's network")
+
+    def description(self, sandbox_id: str) -> str:
+        """Return everything that the provider tells about a sandbox and its template."""
+        return self._cannot("read everything that the provider tells about a sandbox")
+
+    def absent_template(self) -> str:
+        """Return the target with a template that can't be had; nothing outside this machine is asked for it."""
+        return self._cannot("name a template that can't be had")
+
+    def prepared(self, wheels: Path, package: str) -> AbstractContextManager[str]:
+        """Install a package from wheels into the target's template, without any network, for the block.
+
+        Yields the target with that template.
+        """
+        return self._cannot("prepare a template")
+
+    def fetched(self) -> AbstractContextManager[Fetched]:
+        """Have a template that the provider must fetch, for the block."""
+        return self._cannot("offer a template that has to be fetched")
 
     def spied(self) -> AbstractContextManager[Spied]:
         """Put a recorder between the adapter and the provider."""

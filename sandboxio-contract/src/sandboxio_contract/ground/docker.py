@@ -4,21 +4,24 @@ The labels are those under which the requirement TEN-01 wants a caller's metadat
 """
 
 import contextlib
+import json
 import time
 from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, urlsplit, urlunsplit
+from urllib.parse import parse_qs, urlsplit
 
 from sandboxio_contract.ground import cgroup
-from sandboxio_contract.ground.base import Ground, NetworkGround, Object, Spied
+from sandboxio_contract.ground.base import Fetched, Ground, NetworkGround, Object, Spied
 from sandboxio_contract.ground.swapfile import swap_present
 from sandboxio_contract.ground.wire import Call, Wire
 from sandboxio_contract.verdict import Inconclusive
 
 if TYPE_CHECKING:
     from docker.client import DockerClient
+
+    from sandboxio_contract.ground.dockerimages import DockerImages
 
 MANAGED = "io.sandboxio.managed"
 METADATA = "io.sandboxio.meta."
@@ -35,6 +38,7 @@ class DockerGround(Ground):
         self._dsn = dsn
         self._known: DockerClient | None = None
         self._network: NetworkGround | None = None
+        self._images: DockerImages | None = None
         self._stack = contextlib.ExitStack()
 
     def objects(self, mark: Mapping[str, str]) -> list[Object]:
@@ -104,6 +108,46 @@ class DockerGround(Ground):
         finally:
             created.remove(force=True, v=True)
 
+    def caps(self, sandbox_id: str) -> Mapping[str, float]:
+        """Return what the container's host configuration holds."""
+        held: Mapping[str, Any] = self.inspect(sandbox_id)
+        memory = held["Memory"] / 2**20
+        return {
+            "cpu": held["NanoCpus"] / 1e9,
+            "memory": memory,
+            "memory.swap": held["MemorySwap"] / 2**20 - memory,
+            "pids": held["PidsLimit"] or 0,
+        }
+
+    def networking(self, sandbox_id: str) -> str:
+        """Return mode, networks, links and published ports, as the engine holds them."""
+        found = self._inspected(sandbox_id) or {"HostConfig": {}, "NetworkSettings": {}}
+        names = ("NetworkMode", "ExtraHosts", "Links", "PortBindings", "PublishAllPorts", "Dns")
+        host = {name: found["HostConfig"].get(name) for name in names}
+        return json.dumps([host, sorted(found["NetworkSettings"].get("Networks") or {})])
+
+    def description(self, sandbox_id: str) -> str:
+        """Return inspection, changed paths and the image's history."""
+        engine = self._engine()
+        found = self._inspected(sandbox_id)
+        if found is None:
+            raise Inconclusive(f"the engine does not know {sandbox_id[:12]}")
+        return json.dumps([found, engine.top(sandbox_id), engine.diff(sandbox_id), engine.history(found["Image"])])
+
+    def absent_template(self) -> str:
+        """Return an image of a registry that nobody runs: port 1 of this machine."""
+        return with_template(self._dsn, "127.0.0.1:1/sandboxio-contract/absent:1")
+
+    def prepared(self, wheels: Path, package: str) -> AbstractContextManager[str]:
+        """Install into a container without network, and commit it."""
+        return self._image_maker().prepared(wheels, package)
+
+    def fetched(self) -> AbstractContextManager[Fetched]:
+        """Push an image of this run's own to a registry on loopback, and remove it from the engine."""
+        if not self._address().startswith("unix://"):
+            raise Inconclusive("the engine may be on another machine, where this one's loopback is not")
+        return self._image_maker().fetched()
+
     def address(self, sandbox_id: str) -> str:
         """Return the container's first IPv4 address."""
         found = self._inspected(sandbox_id) or {}
@@ -124,7 +168,7 @@ class DockerGround(Ground):
         if not address.startswith("unix://"):
             raise Inconclusive(f"the engine is at {address}; the recorder needs a unix socket")
         with Wire(address.removeprefix("unix://")) as wire:
-            yield Spied(self.through(f"unix://{wire.address}"), wire, _creates, _destroys)
+            yield Spied(self.through(f"unix://{wire.address}"), wire, _creates, _destroys, _alters)
 
     def network(self) -> NetworkGround:
         """Return the host canary and the references of a Docker engine."""
@@ -140,11 +184,21 @@ class DockerGround(Ground):
         self._stack.close()
 
     def close(self) -> None:
-        """Remove references and canary, and close the connection."""
+        """Remove references, canary and registry, and close the connection."""
         self.release_network()
+        if self._images is not None:
+            self._images.close()
+            self._images = None
         if self._known is not None:
             self._known.close()
             self._known = None
+
+    def _image_maker(self) -> "DockerImages":
+        if self._images is None:
+            from sandboxio_contract.ground.dockerimages import DockerImages
+
+            self._images = DockerImages(self._dsn, self._client())
+        return self._images
 
     def _client(self) -> "DockerClient":
         if self._known is None:
@@ -192,12 +246,21 @@ class DockerGround(Ground):
 
     def through(self, host: str) -> str:
         """Return the target's DSN with another engine address."""
-        scheme, _, rest = self._dsn.partition("://")
-        parts = urlsplit(f"//{rest}")
-        query = "&".join(
-            [*(one for one in parts.query.split("&") if one and not one.startswith("host=")), f"host={host}"]
-        )
-        return f"{scheme}://" + urlunsplit(("", parts.netloc, parts.path, query, "")).removeprefix("//")
+        template, kept = split_dsn(self._dsn)
+        query = "&".join([*(one for one in kept.split("&") if one and not one.startswith("host=")), f"host={host}"])
+        return f"{self._dsn.partition('://')[0]}://{template}?{query}"
+
+
+def split_dsn(dsn: str) -> tuple[str, str]:
+    """Return template and parameters of a DSN."""
+    template, _, query = dsn.partition("://")[2].partition("?")
+    return template, query
+
+
+def with_template(dsn: str, template: str) -> str:
+    """Return a DSN with another template."""
+    query = split_dsn(dsn)[1]
+    return f"{dsn.partition('://')[0]}://{template}" + (f"?{query}" if query else "")
 
 
 def _creates(call: Call) -> bool:
@@ -206,6 +269,11 @@ def _creates(call: Call) -> bool:
 
 def _destroys(call: Call) -> bool:
     return call.method == "DELETE" and call.path.startswith("/containers/")
+
+
+def _alters(call: Call) -> bool:
+    network = call.path.startswith("/networks/") and call.path.endswith(("/connect", "/disconnect"))
+    return call.method == "POST" and (network or call.path.endswith("/update"))
 
 
 def _await_line(container: Any, line: bytes) -> None:

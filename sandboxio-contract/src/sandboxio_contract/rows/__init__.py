@@ -19,7 +19,11 @@ LOOPS: tuple[Loop, ...] = ("asyncio", "trio")
 
 MODULES = (
     "policies",
+    "promises",
+    "credentials",
     "network",
+    "fixed",
+    "dependencies",
     "timeouts",
     "lifetime",
     "caps",
@@ -33,6 +37,8 @@ MODULES = (
     "code",
     "streams",
     "files",
+    "transfers",
+    "errors",
     "leftovers",
 )
 """The modules with rows, in the order in which they are run."""

@@ -2,11 +2,12 @@
 
 import os
 import time
-from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 import anyio
+import anyio.to_thread
 from sandboxio import ExecResult, Sandbox
 
 from sandboxio_contract.ground import Object
@@ -99,3 +100,14 @@ def grace(seconds: float) -> Generator[None]:
             del os.environ["SBX_TEARDOWN_GRACE"]
         else:
             os.environ["SBX_TEARDOWN_GRACE"] = kept
+
+
+@asynccontextmanager
+async def held(manager: AbstractContextManager[T]) -> AsyncGenerator[T]:
+    """Enter and leave something of the ground's, which blocks, in worker threads; it is always left."""
+    value = await anyio.to_thread.run_sync(manager.__enter__)
+    try:
+        yield value
+    finally:
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(manager.__exit__, None, None, None)

@@ -1,11 +1,24 @@
 """Rows about tiers and hardening."""
 
-from sandboxio import ConfigurationError, IsolationTier
+import itertools
+import warnings
+
+import sandboxio
+from sandboxio import (
+    CapabilityNotSupported,
+    ConfigurationError,
+    Enforcement,
+    IsolationTier,
+    NetworkPolicy,
+    Resources,
+    UnverifiedIsolationWarning,
+)
 
 from sandboxio_contract.rows import row
+from sandboxio_contract.rows.promises import is_dated
 from sandboxio_contract.rows.refusing import recorded
 from sandboxio_contract.target import Target
-from sandboxio_contract.verdict import Finding, Part, require, summed
+from sandboxio_contract.verdict import Finding, Inconclusive, Part, proven, require, summed
 
 _LIMITS = {"Memory": "memory", "MemorySwap": "memory with swap", "PidsLimit": "processes", "NanoCpus": "CPU"}
 
@@ -26,6 +39,70 @@ async def a_higher_tier_is_refused_before_anything(target: Target) -> Finding:
             require(sb.isolation.satisfies(tier), f"the sandbox says {sb.isolation.value}, {tier.value} was required")
         parts.append(Part(f"{tier.value} itself", "proven", "accepted"))
     return summed(parts)
+
+
+@row("ISO-02")
+async def a_tier_speaks_of_escape_resistance_only(target: Target) -> Finding:
+    """The rank is the documented one, and no network policy or cap makes a sandbox's tier another."""
+    order = [IsolationTier.UNKNOWN, IsolationTier.CONTAINER, IsolationTier.GVISOR, IsolationTier.MICROVM]
+    require(sorted(IsolationTier, key=lambda tier: tier.rank) == order, "the tiers are ranked in another order")
+    for have, need in itertools.product(order, order):
+        known = IsolationTier.UNKNOWN not in (have, need)
+        right = known and order.index(have) >= order.index(need)
+        require(have.satisfies(need) == right, f"{have.value} satisfies {need.value}: {not right}")
+    tiers: dict[str, IsolationTier] = {}
+    options = (
+        {"network": NetworkPolicy()},
+        {"network": NetworkPolicy(egress="allow")},
+        {"resources": Resources(memory_mb=64, pids=32)},
+        {"resources": Resources(memory_mb=600)},
+    )
+    for one in options:
+        try:
+            plan = await sandboxio.plan(target.dsn, **one)  # type: ignore[arg-type]
+        except (CapabilityNotSupported, ConfigurationError):
+            continue
+        tiers[str(one)] = plan.tier
+    if not tiers:
+        raise Inconclusive("every plan is refused")
+    same = set(tiers.values()) == {(await target.info()).tier}
+    require(same, f"the tier depends on other policies: { {key: tier.value for key, tier in tiers.items()} }")
+    return proven(f"the rank is the documented one; {len(tiers)} plans with other policies have one tier")
+
+
+@row("ISO-03")
+async def an_unknown_tier_is_warned_about(target: Target) -> Finding:
+    """Making a sandbox of unknown isolation warns, and satisfies no requirement; one of a known tier does not warn."""
+    unknown = (await target.info()).tier is IsolationTier.UNKNOWN
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        async with target.sandbox() as sb:
+            told = any(issubclass(one.category, UnverifiedIsolationWarning) for one in caught)
+            require((sb.isolation is IsolationTier.UNKNOWN) == unknown, f"the sandbox claims {sb.isolation.value}")
+    if not unknown:
+        require(not told, "a backend of a known tier warns that it is unknown")
+        return proven("the tier is known, so nothing is warned about")
+    require(told, "a sandbox of unknown isolation was made without UnverifiedIsolationWarning")
+    async with recorded(target) as asking:
+        tier = IsolationTier.CONTAINER
+        return summed([await asking.refuses("CONTAINER", ConfigurationError, require_isolation=tier)])
+
+
+@row("ISO-05")
+async def a_tier_has_a_dated_source(target: Target) -> Finding:
+    """What is above a container names where the provider documents it, and when that was read; ours do so for any tier."""
+    info = await target.info()
+    if info.tier is IsolationTier.UNKNOWN:
+        return Finding("not applicable", "the backend claims no tier")
+    item = (await sandboxio.plan(target.dsn))["isolation"]
+    require(isinstance(item, Enforcement) and item.requested == info.tier.value, f"the plan's receipt is {item!r}")
+    source = item.source if isinstance(item, Enforcement) else ""
+    undated = [text for text in (info.tier_evidence, source) if not is_dated(text)]
+    if info.tier.satisfies(IsolationTier.GVISOR):
+        require(not undated, f"{info.tier.value} is claimed without a dated source: {undated}")
+    elif undated:
+        return proven(f"{info.tier.value} needs no source")
+    return proven(f"{info.tier.value}: {info.tier_evidence}")
 
 
 @row("ISO-04")

@@ -52,7 +52,7 @@ async def each_denial_has_its_control(target: Target) -> Finding:
         return summed(parts)
     async with target.sandbox(network=NetworkPolicy(egress="allow")) as sb:
         checks = await target.look(network.checks, only=OUTSIDE)
-        outcome = await _probed(target, network, sb, checks)
+        outcome = await probed(target, network, sb, checks)
     parts += [_control(f"allowed {one.name}", one.kind, outcome, one.name) for one in checks]
     return summed(parts)
 
@@ -80,11 +80,11 @@ async def _neighbours(target: Target, network: NetworkGround, one: Sandbox, two:
     listener = await target.look(network.listen_beside, two.id, address)
     checks = await target.look(network.checks, neighbour=listener, only=("neighbour",))
     # The control is the listener's own sandbox: it shows that listener and address are alive at this moment.
-    control = await _probed(target, network, two, checks.renewed())
-    outcome = await _probed(target, network, one, checks)
+    control = await probed(target, network, two, checks.renewed())
+    outcome = await probed(target, network, one, checks)
     verdict = judge(checks, outcome, control, await target.look(network.witness))["neighbour"]
     outside = await target.look(network.checks, only=("tcp4-80",))
-    works = await _probed(target, network, one, outside)
+    works = await probed(target, network, one, outside)
     return [
         Part("neighbour", verdict.status, verdict.evidence),
         _control("the same probe reaches the outside", "tcp", works, "tcp4-80"),
@@ -105,7 +105,8 @@ async def _judged(target: Target, network: NetworkGround, sb: Sandbox, checks: C
     return verdicts
 
 
-async def _probed(target: Target, network: NetworkGround, sb: Sandbox, checks: Checks) -> Outcome:
+async def probed(target: Target, network: NetworkGround, sb: Sandbox, checks: Checks) -> Outcome:
+    """Run the checks inside, or beside the sandbox where the image has no tool for them."""
     outcome = await _inside(sb, checks)
     return outcome if outcome.complete else await target.look(network.beside, sb.id, checks)
 

@@ -25,10 +25,10 @@ class Recorded:
         :param no_call: the refusal needs no facts, so the provider must not even have been asked something.
         :param offered: the backend may grant it instead; then another row has to judge whether it holds.
         """
-        before = len(self._calls())
+        before = len(self.calls())
         try:
             raised = await raises(error, self._create(options, name if offered else None), name)
-            seen = self._calls()[before:]
+            seen = self.calls()[before:]
             wrong = [str(one) for one in seen if no_call or one.changes]
             if wrong:
                 violated(f"{name} was refused only after {', '.join(wrong[:4])}")
@@ -40,11 +40,17 @@ class Recorded:
             return Part(name, "not-provable", f"{type(raised).__name__}, but whether nothing happened: {self._unseen}")
         return Part(name, "refused", f"{type(raised).__name__}, {'no call' if not seen else f'{len(seen)} reads'}")
 
-    def _calls(self) -> tuple[Call, ...]:
+    @property
+    def dsn(self) -> str:
+        """The target, behind the recorder where there is one."""
+        return self._spied.dsn if self._spied else self._target.dsn
+
+    def calls(self) -> tuple[Call, ...]:
+        """Return what the recorder saw so far, nothing where there is none."""
         return self._spied.wire.calls if self._spied else ()
 
     async def _create(self, options: dict[str, Any], offered: str | None) -> object:
-        made = await self._target.create(dsn=self._spied.dsn if self._spied else None, **options)
+        made = await self._target.create(dsn=self.dsn, **options)
         await made.kill()
         if offered:
             raise Inconclusive(f"the backend offers {offered}, and no row judges yet whether it holds")

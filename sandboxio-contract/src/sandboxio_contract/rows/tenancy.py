@@ -56,6 +56,24 @@ async def two_sandboxes_share_nothing(target: Target) -> Finding:
     return proven("files, variables, secrets and processes of one sandbox are in no other")
 
 
+@row("TEN-04")
+async def nothing_is_pooled(target: Target) -> Finding:
+    """One `create()` makes one sandbox, of its own, and the next is another one; nothing waits to be used."""
+    await target.need_sandbox()
+    metadata = {"tenant_id": "a", "session_id": "the same"}
+    with target.ground.spied() as spied:
+        ids: list[str] = []
+        for number in (1, 2):
+            async with target.create(dsn=spied.dsn, metadata=metadata) as sb:
+                ids.append(sb.id)
+                made = [call for call in spied.wire.calls if spied.creates(call)]
+                require(len(made) == number, f"{number} times create() sent {len(made)} requests that make a sandbox")
+        made = [call for call in spied.wire.calls if spied.creates(call)]
+        require(len(made) == 2, f"ending a sandbox made another: {len(made)} requests for two")
+    require(ids[0] != ids[1], "the same metadata gave the same sandbox")
+    return proven("one request for each create(), another sandbox for the same metadata, none in advance")
+
+
 @row("TEN-01")
 async def only_full_ids_are_killed(target: Target) -> Finding:
     """`kill_managed` takes full ids only, and ends what it names."""
