@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from sandboxio import errors
 from sandboxio.cli import main
-from sandboxio.cli.error_pages import page_of
+from sandboxio.cli.error_pages import by_code, page_of
 
 PAGES = Path(__file__).parents[1] / "docs/errors"
 
@@ -13,11 +13,11 @@ PAGES = Path(__file__).parents[1] / "docs/errors"
 def test_every_error_has_its_page_and_every_page_its_error() -> None:
     """`.venv/bin/sandboxio errors --pages docs/errors` writes them."""
     written = {path.stem: path.read_text(encoding="utf-8") for path in PAGES.glob("*.md")}
-    assert written == {code: page_of(cls) for code, cls in errors.by_code().items()}
+    assert written == {code: page_of(cls) for code, cls in by_code().items()}
 
 
 def test_the_url_of_an_error_is_its_page() -> None:
-    for cls in errors.by_code().values():
+    for cls in by_code().values():
         assert (PAGES / f"{cls.code}.md").is_file()
 
 

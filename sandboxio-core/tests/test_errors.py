@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import sandboxio
 from sandboxio import ExecResult, SandboxError, errors
-from sandboxio.errors import by_code
+from sandboxio.cli.error_pages import by_code
 
 RAISED = [
     errors.ConfigurationError("m", hint="h"),

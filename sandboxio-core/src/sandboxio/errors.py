@@ -1,7 +1,7 @@
 """Everything sandboxio raises or warns about; standard library only.
 
-Each error has a stable ``code``, a ``hint`` (the exact fix) and a ``url`` (its page, relative to the
-repository). None inherits from a builtin error, so that ``except TimeoutError`` never catches one by accident.
+Each error has a stable ``code``, a ``hint`` (the exact fix) and a ``url`` (its page in the repository).
+None inherits from a builtin error, so that ``except TimeoutError`` never catches one by accident.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ class SandboxError(Exception):
     """Base of every error of sandboxio."""
 
     code: ClassVar[str] = "SBX_E1000"
-    default_hint: ClassVar[str] = ""
+    default_hint: ClassVar[str] = "see the cause, and what the backend itself says of it"
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -44,6 +44,7 @@ class ConfigurationError(SandboxError):
     """What the caller asked for is wrong; nothing was provisioned."""
 
     code = "SBX_E1000"
+    default_hint = "correct the argument that the message names"
 
 
 class BackendNotFound(ConfigurationError):
@@ -75,6 +76,7 @@ class PolicyNotEnforced(SandboxError):
     """A policy would not be, or is not, enforced; nothing runs."""
 
     code = "SBX_E1102"
+    default_hint = "nothing was run; choose another backend, or report this to the adapter's maintainers"
 
 
 class SandboxTimeout(SandboxError):
@@ -226,6 +228,7 @@ class FileSystemError(SandboxError):
     """A file operation failed in the sandbox; ``errno`` is the kernel's number where there is one."""
 
     code = "SBX_E1700"
+    default_hint = "look at the path with files.stat() or files.ls()"
 
     def __init__(self, message: str, *, hint: str = "", errno: int | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -236,30 +239,35 @@ class PathNotFound(FileSystemError):
     """The path does not exist."""
 
     code = "SBX_E1701"
+    default_hint = "check the path; a relative one starts at sandbox.cwd"
 
 
 class PermissionDenied(FileSystemError):
     """The path may not be used that way."""
 
     code = "SBX_E1702"
+    default_hint = "use a place that the sandbox's user may use, or change its permissions inside"
 
 
 class IsADirectory(FileSystemError):
     """A file was wanted, the path is a directory."""
 
     code = "SBX_E1703"
+    default_hint = "name a file; for a directory use ls(), download() or remove(recursive=True)"
 
 
 class NotADirectory(FileSystemError):
     """A directory was wanted, the path is something else."""
 
     code = "SBX_E1704"
+    default_hint = "name a directory; some part of the path is a file"
 
 
 class PathExists(FileSystemError):
     """The path exists already."""
 
     code = "SBX_E1705"
+    default_hint = "choose another name, or remove what is there first"
 
 
 class ProviderError(Exception):
@@ -287,14 +295,6 @@ class AuditSinkWarning(SandboxWarning):
 
 
 def _rebuilt(cls: type[SandboxError], args: tuple[object, ...], state: Mapping[str, object]) -> SandboxError:
-    error = cls.__new__(cls, *args)
-    error.args = args
+    error = cls.__new__(cls, *args)  # which keeps them as its `args`
     vars(error).update(state)
     return error
-
-
-def by_code() -> Mapping[str, type[SandboxError]]:
-    """Map each code to the class that owns it."""
-    classes = [cls for cls in globals().values() if isinstance(cls, type) and issubclass(cls, SandboxError)]
-    owners = {cls.code: cls for cls in classes if "code" in vars(cls) and cls not in (SandboxError, SandboxTimeout)}
-    return dict(sorted(owners.items()))

@@ -111,7 +111,11 @@ class Sandbox:
         Errors of the code are a non-zero exit code with the traceback in stderr. Parameters and errors as for `run`.
         """
         if context is not None:
-            raise CapabilityNotSupported(f"{self.backend} keeps no state between run_code calls", why="not_yet")
+            raise CapabilityNotSupported(
+                f"{self.backend} keeps no state between run_code calls",
+                hint="leave context= out; keep state in files, or run one longer program",
+                why="not_yet",
+            )
         argv = commands.code_argv(language)
         command = Command(argv, self._env(env), self.cwd, code=commands.code_bytes(code))
         ended, result = await self._execute(command, None, timeout, check_max_output(max_output))

@@ -77,6 +77,7 @@ def resolve(host: str | None) -> Endpoint:
             found["base_url"] = host
         if "base_url" not in found:
             found = _from_context() | found
+        _refuse_credentials(str(found.get("base_url") or ""))
         tls = found.get("tls")
         url = parse_host(found.get("base_url"), tls=bool(tls))
     except DockerException as error:
@@ -85,6 +86,16 @@ def resolve(host: str | None) -> Endpoint:
             hint="correct DOCKER_HOST, DOCKER_CERT_PATH, the Docker context, or DockerConfig(host=…)",
         ) from error
     return _endpoint(url, tls)
+
+
+def _refuse_credentials(url: str) -> None:
+    """Refuse what would be shown in messages and logs, before anything repeats it."""
+    user, at, _ = urlsplit(url).netloc.rpartition("@")
+    if at and (":" in user or not url.startswith("ssh://")):
+        raise ConfigurationError(
+            "the address of the Docker engine carries a user or a password",
+            hint="take it out; an engine knows its clients by TLS certificates (DOCKER_CERT_PATH)",
+        )
 
 
 def _from_context() -> dict[str, Any]:

@@ -61,7 +61,8 @@ class DockerImages:
         running, word = self._registry, secrets.token_hex(16)
         name = f"127.0.0.1:{running.port}/sandboxio-contract/fetched-{word[:8]}"
         with self._committed(name, {MARKER.lstrip("/"): word.encode()}) as image:
-            _refuse_error(self._client.api.push(image, stream=True, decode=True))
+            engine: Any = self._client.api
+            _refuse_error(engine.push(image, stream=True, decode=True))
             self._client.images.remove(image, force=True)
             before = running.downloads()
             yield Fetched(

@@ -16,7 +16,7 @@ from sandboxio_contract.rows import row
 from sandboxio_contract.rows.inside import need_shell, output_of, raises
 from sandboxio_contract.rows.refusing import recorded
 from sandboxio_contract.target import Target
-from sandboxio_contract.verdict import Finding, Part, proven, require, summed, violated
+from sandboxio_contract.verdict import Finding, Part, Status, proven, require, summed, violated
 
 NAMES = ("api_key", "API-KEY", "token", "access_token", "secret", "password", "passwd", "auth", "credential")
 _BIGGEST = 2**20
@@ -92,12 +92,12 @@ async def nothing_keeps_a_secret(target: Target) -> Finding:
 
 
 async def _parameters(target: Target, scheme: str, word: str) -> Part:
-    """Give each parameter of the backend's a value that it can't have: the error must not repeat it."""
+    """Give each parameter of the backend's a value with a password in it: an error must not repeat that."""
     shown: list[str] = []
     for name in (await target.info()).config.model_fields:
         if name == "template":
             continue
-        for value in (word, f"bad://user:{word}@host", f"tcp://user:{word}@host:1"):
+        for value in (f"bad://user:{word}@host", f"tcp://user:{word}@host:1", f"tcp://{word}@host:1"):
             try:
                 await sandboxio.plan(f"{scheme}://image?{name}={value}")
             except SandboxError as error:
@@ -119,7 +119,7 @@ def _forms(word: str) -> list[str]:
     return [word, raw.hex(), quote(word), *inner]
 
 
-def _absent(text: str, forms: list[str], fact: str) -> tuple[str, str]:  # type: ignore[type-arg]
+def _absent(text: str, forms: list[str], fact: str) -> tuple[Status, str]:
     held = any(form in text for form in forms)
     return ("violated", fact) if held else ("proven", "not there")
 

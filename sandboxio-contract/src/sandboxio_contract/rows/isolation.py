@@ -2,6 +2,7 @@
 
 import itertools
 import warnings
+from typing import Any
 
 import sandboxio
 from sandboxio import (
@@ -51,7 +52,7 @@ async def a_tier_speaks_of_escape_resistance_only(target: Target) -> Finding:
         right = known and order.index(have) >= order.index(need)
         require(have.satisfies(need) == right, f"{have.value} satisfies {need.value}: {not right}")
     tiers: dict[str, IsolationTier] = {}
-    options = (
+    options: tuple[dict[str, Any], ...] = (
         {"network": NetworkPolicy()},
         {"network": NetworkPolicy(egress="allow")},
         {"resources": Resources(memory_mb=64, pids=32)},
@@ -59,7 +60,7 @@ async def a_tier_speaks_of_escape_resistance_only(target: Target) -> Finding:
     )
     for one in options:
         try:
-            plan = await sandboxio.plan(target.dsn, **one)  # type: ignore[arg-type]
+            plan = await sandboxio.plan(target.dsn, **one)
         except (CapabilityNotSupported, ConfigurationError):
             continue
         tiers[str(one)] = plan.tier

@@ -3,12 +3,13 @@
 import math
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import sandboxio
 from sandboxio import (
     Absent,
+    Capability,
     CapabilityNotSupported,
     ConfigurationError,
     Enforcement,
@@ -158,11 +159,10 @@ async def a_plan_is_complete_and_kept(target: Target) -> Finding:
 @row("CAPA-01", within=90)
 async def features_are_declared_truly(target: Target) -> Finding:
     """Each declared feature works when it is used, and what is not declared is refused or not there to be called."""
-    declared = (await target.info()).features
+    declared, feature = (await target.info()).features, Capability
     parts: list[Part] = []
     async with target.sandbox() as sb:
-        feature = type(declared)
-        uses = {
+        uses: dict[Capability, Callable[[], Awaitable[object]]] = {
             feature.RUN_COMMAND: lambda: sb.run(["true"]),
             feature.RUN_CODE: lambda: _ran(sb),
             feature.STREAMING: lambda: _streamed(sb),

@@ -55,9 +55,13 @@ async def nothing_is_written_outside_a_target(target: Target) -> Finding:
             await _turning(sb, outside, Path(folder))
             await _uploaded(sb, Path(folder))
         require(_listing(outside) == {"kept": b"kept"}, f"a download wrote {sorted(_listing(outside))} outside")
-        beside = set(os.listdir(folder)) - {"outside", "here", "source"}
+        beside = _names(Path(folder)) - {"outside", "here", "source"}
         require(not beside, f"a download left {', '.join(sorted(beside))} beside its target")
     return proven(f"{len(outcomes)} hostile trees and a race: nothing outside ({', '.join(dict.fromkeys(outcomes))})")
+
+
+def _names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
 
 
 def _outside(folder: Path) -> Path:

@@ -190,7 +190,7 @@ def _refuse(command: Command, failure: StartFailure, user_hint: str) -> NoReturn
     text = os.strerror(failure.number)
     if failure.stage == _BAD_CWD:
         message = f"the working directory {command.cwd!r} can't be used: {text}"
-        raise ConfigurationError(message)
+        raise ConfigurationError(message, hint="make it first with files.mkdir(), or pass another cwd=")
     if failure.stage == _BAD_USER:
         if failure.number == _ENOENT:
             message = f"the user {command.user!r} is unknown in the sandbox"

@@ -56,9 +56,9 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 def _errors(options: argparse.Namespace) -> int:
-    from sandboxio.cli.error_pages import page_of
+    from sandboxio.cli.error_pages import by_code, page_of
 
-    known = errors.by_code()
+    known = by_code()
     if options.pages is not None:
         for code, cls in known.items():
             Path(options.pages, f"{code}.md").write_text(page_of(cls), encoding="utf-8")

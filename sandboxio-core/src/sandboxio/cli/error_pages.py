@@ -2,8 +2,17 @@
 
 import inspect
 import re
+from collections.abc import Mapping
 
-from sandboxio.errors import SandboxError
+from sandboxio import errors
+from sandboxio.errors import SandboxError, SandboxTimeout
+
+
+def by_code() -> Mapping[str, type[SandboxError]]:
+    """Map each code to the class that owns it."""
+    classes = [cls for cls in vars(errors).values() if isinstance(cls, type) and issubclass(cls, SandboxError)]
+    owners = {cls.code: cls for cls in classes if "code" in vars(cls) and cls not in (SandboxError, SandboxTimeout)}
+    return dict(sorted(owners.items()))
 
 
 def page_of(error: type[SandboxError]) -> str:
@@ -14,7 +23,8 @@ def page_of(error: type[SandboxError]) -> str:
     body = "\n\n".join(part for part in paragraphs if not part.startswith("- "))
     fields = "\n".join(part for part in paragraphs if part.startswith("- "))
     kinds = ", ".join(f"`{base.__name__}`" for base in error.__mro__[1:] if issubclass(base, SandboxError))
-    fix = error.default_hint or "see the message's own `Fix:` line, which names what to change"
+    own = error.default_hint if error.default_hint != SandboxError.default_hint else ""
+    fix = own or "see the message's own `Fix:` line, which names what to change"
     parts = [
         f"# {error.code} {error.__name__}",
         body,
