@@ -136,3 +136,15 @@ def test_what_cannot_be_told_is_neither_a_pass_nor_a_conviction(tmp_path: Path, 
     assert verdicts["RUN-01"] == "not-provable"
     assert "FAILED: RUN-01 has only not-provable rows" in done.stdout
     assert done.returncode == pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.mark.parametrize("target", ["127.0.0.1:1/nothing", "sandboxio-test/python?host=unix:///nowhere/engine.sock"])
+def test_without_an_image_or_an_engine_nothing_is_judged(tmp_path: Path, target: str) -> None:
+    path = tmp_path / "conformance.json"
+    command = [sys.executable, "-m", "pytest", "-p", "sandboxio_contract", "--sandboxio-report", str(path)]
+    command += ["--sandboxio-only", "RUN-01", "--sandboxio-only", "TRD-01", "--sandboxio-target", f"docker://{target}"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
+    found = json.loads(path.read_text())["requirements"]
+    assert [found[name]["verdict"] for name in ("RUN-01", "TRD-01", "TRIO-01")] == ["not run"] * 3, done.stdout
+    assert "FAILED: 2 requirements were not run" in done.stdout
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED

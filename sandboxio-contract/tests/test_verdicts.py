@@ -120,7 +120,7 @@ def test_evidence_that_convicts_is_never_cut() -> None:
 
 
 def test_what_a_fake_says_of_the_world_is_simulated_and_what_core_does_with_it_is_judged() -> None:
-    target = Target("fake://", Ground("fake"))
+    target = Target("fake://", Ground("fake"), register={"fake": "sandboxio_contract.liars.stubs:stub"})
 
     async def declared() -> BackendInfo:
         return info("fake", simulated=True)

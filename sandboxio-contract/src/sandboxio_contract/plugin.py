@@ -27,6 +27,10 @@ class NotProvableRow(Exception):
     """A row that could not be told: shown, never a pass."""
 
 
+class NotRunRow(Exception):
+    """A row that judged nothing, since the target could not be had: an error of the run."""
+
+
 class ViolatedRow(Exception):
     """A row that convicts."""
 
@@ -118,6 +122,8 @@ class RowItem(pytest.Item):
         self.user_properties.append((PROPERTY, result.as_data()))
         if result.status == "violated":
             raise ViolatedRow(result.evidence)
+        if result.status == "not run":
+            raise NotRunRow(result.evidence)
         if result.status == "not-provable":
             raise NotProvableRow(result.evidence)
         if self.config.getoption("--sandboxio-strict") and result.status == "proven with residual":
@@ -125,7 +131,7 @@ class RowItem(pytest.Item):
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Show the evidence; a traceback of the suite would say nothing of the backend."""
-        if isinstance(excinfo.value, (ViolatedRow, NotProvableRow)):
+        if isinstance(excinfo.value, (ViolatedRow, NotRunRow, NotProvableRow)):
             return f"{self._row.requirement}: {self._row.check.__doc__}\n{excinfo.value}"
         return super().repr_failure(excinfo, style)
 
@@ -167,6 +173,8 @@ def pytest_report_teststatus(report: pytest.TestReport | pytest.CollectReport) -
     if data is None:
         return None
     status = str(data["status"])
+    if status == "not run":
+        return "error", "E", "NOT RUN"
     if report.outcome == "failed":
         return "failed", "F", status.upper()
     letter = {"proven": ".", "not-provable": "?", "proven with residual": "r"}.get(status, status[0])
@@ -218,7 +226,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.section(f"contract: {report.target}")
         for line in report.shown():
             text = report.text(line)
-            terminalreporter.line(text, red=line.status == "violated", yellow=line.status == "not-provable")
+            terminalreporter.line(
+                text, red=line.status in ("violated", "not run"), yellow=line.status == "not-provable"
+            )
         terminalreporter.line(report.counts(), bold=True)
         for failure in _failures(config, report):
             terminalreporter.line(f"FAILED: {failure}", red=True)

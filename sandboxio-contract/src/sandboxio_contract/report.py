@@ -38,6 +38,8 @@ class Report:
     def failures(self, *, strict: bool = False) -> list[str]:
         """Return why the run failed, a sentence each.
 
+        What was not run is an error of the run, whatever else it shows.
+
         :param strict: a residual, something that could not be told, and a requirement without rows fail as well.
         """
         bad: dict[Status, str] = {"violated": "violated"}
@@ -48,6 +50,10 @@ class Report:
                 "not built": "is not built",
             }
         found = [f"{line.requirement} {bad[line.status]}" for line in self.lines if line.status in bad]
+        lost = [line for line in self.lines if any(result.status == "not run" for result in line.results)]
+        if lost:
+            reason = next(one.evidence for one in lost[0].results if one.status == "not run")
+            found.append(f"{len(lost)} requirements were not run, or not wholly: {reason}")
         # What is promised and can't be shown by any row must not look like a pass.
         empty = [line.requirement for line in self.lines if _nothing_told(line)]
         return found + [f"{one} has only not-provable rows" for one in empty if f"{one} could not be told" not in found]
@@ -126,6 +132,8 @@ def _both_loops(requirement: str, results: list[Result]) -> Line:
     bad = sorted({one.row for one in results if one.loop == "trio" and one.status == "violated"})
     if bad:
         return Line(requirement, "violated", f"violated on trio: {', '.join(bad)}")
+    if any(one.status == "not run" for one in results):
+        return Line(requirement, "not run", "rows could not be run")
     if split:
         return Line(requirement, "not-provable", f"another verdict than on asyncio: {', '.join(split)}")
     if all(one.status == "not-provable" for one in results):
@@ -159,7 +167,7 @@ def _text(line: Line, width: int) -> str:
     head = f"{line.requirement:<8} {line.status:<20} "
     room = max(40, width - len(head))
     flat = " ".join(line.evidence.split())
-    cut = line.status not in ("violated", "not-provable") and len(flat) > room
+    cut = line.status not in ("violated", "not-provable", "not run") and len(flat) > room
     return head + (flat[: room - 1] + "…" if cut else flat[:2000])
 
 

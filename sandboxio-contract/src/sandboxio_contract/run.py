@@ -11,7 +11,7 @@ import anyio
 from sandboxio_contract.network.reason import NotProvable
 from sandboxio_contract.rows import Loop, Row
 from sandboxio_contract.target import Target
-from sandboxio_contract.verdict import Finding, Inconclusive, Part, Status, Violated
+from sandboxio_contract.verdict import Finding, Inconclusive, NotRun, Part, Status, Violated
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +63,26 @@ def _finding(row: Row, target: Target, loop: Loop) -> Finding:
     # Rows judge warnings themselves; a runner that makes errors of them would change what the backend does.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        trouble = _trouble(target, plain_sandbox=False)
+        if trouble is not None:
+            return Finding("not run", trouble)
         try:
-            return anyio.run(_bounded, row, target, backend=loop)
+            finding = anyio.run(_bounded, row, target, backend=loop)
         except Exception as error:  # noqa: BLE001 - whatever a backend raises is a finding
-            return _judged(error)
+            finding = _judged(error)
+        # An engine that went away or an image that can't be had breaks no rule: nothing was judged.
+        trouble = _trouble(target, plain_sandbox=True) if finding.status == "violated" else None
+        return finding if trouble is None else Finding("not run", f"{trouble} (the row: {finding.evidence})")
+
+
+def _trouble(target: Target, *, plain_sandbox: bool) -> str | None:
+    async def ask() -> str | None:
+        return await target.trouble(plain_sandbox=plain_sandbox)
+
+    try:
+        return anyio.run(ask)
+    except Exception:  # noqa: BLE001 - it is the rows' to judge
+        return None
 
 
 async def _bounded(row: Row, target: Target) -> Finding:
@@ -80,6 +96,9 @@ def _judged(error: Exception) -> Finding:
     for one in found:
         if isinstance(one, Violated):
             return Finding("violated", str(one))
+    for one in found:
+        if isinstance(one, NotRun):
+            return Finding("not run", str(one))
     for one in found:
         if isinstance(one, (Inconclusive, NotProvable)):
             return Finding("not-provable", str(one))

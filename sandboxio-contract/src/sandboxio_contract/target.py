@@ -9,7 +9,7 @@ import anyio.to_thread
 import sandboxio
 
 from sandboxio_contract.ground import Ground, ground_for
-from sandboxio_contract.verdict import Inconclusive
+from sandboxio_contract.verdict import Inconclusive, NotRun
 
 if TYPE_CHECKING:
     from sandboxio.port import BackendInfo
@@ -22,7 +22,16 @@ LIFETIME = 120.0
 MARK = "sandboxio-contract"
 """The metadata key that every sandbox of the suite carries; its value is the run's token."""
 
-_REFUSALS = (sandboxio.CapabilityNotSupported, sandboxio.ConfigurationError, sandboxio.BackendUnavailable)
+_REFUSALS = (sandboxio.CapabilityNotSupported, sandboxio.ConfigurationError)
+_TROUBLES = (
+    sandboxio.BackendNotFound,
+    sandboxio.BackendNotInstalled,
+    sandboxio.BackendUnavailable,
+    sandboxio.AuthError,
+    sandboxio.RateLimitError,
+    sandboxio.CreationError,
+)
+"""What a plain sandbox raises where there is no engine, account or image to make it from."""
 
 
 class Target:
@@ -50,7 +59,8 @@ class Target:
             sandboxio.register(name, adapter)
         self.token = secrets.token_hex(6)
         self.ground = ground if ground is not None else ground_for(dsn)
-        self._usable = False
+        self._usable = self._reached = False
+        self._trouble: str | None = None
         self.made: set[str] = set()
         """The ids of the sandboxes that rows made through `sandbox`."""
 
@@ -84,14 +94,34 @@ class Target:
         """Make a sandbox that a row needs in order to look at something else.
 
         :raises Inconclusive: the backend refuses such a sandbox, so that there is nothing to look at.
+        :raises NotRun: the backend does not answer.
         """
         try:
             made = await self.create(**options)
+        except sandboxio.BackendUnavailable as error:
+            raise NotRun(first_line(error)) from error
         except _REFUSALS as error:
             raise Inconclusive(f"no sandbox to look at: {first_line(error)}") from error
         self.made.add(made.id)
         async with made:
             yield made
+
+    async def trouble(self, *, plain_sandbox: bool = False) -> str | None:
+        """Return why the target can't be had at all; once that was so, it stays so for the run.
+
+        :param plain_sandbox: try a sandbox of the default kind, too; else, once, only whether the backend answers.
+        """
+        if self._trouble is None and (plain_sandbox or not self._reached):
+            try:
+                await sandboxio.plan(self.dsn, probe=True)
+                self._reached = True
+                if plain_sandbox:
+                    await (await self.create()).kill()
+            except _TROUBLES as error:
+                self._trouble = first_line(error)
+            except _REFUSALS:
+                self._reached = True
+        return self._trouble
 
     async def need_sandbox(self) -> None:
         """Make sure that the backend makes plain sandboxes at all, for rows that go about `create` by themselves.

@@ -10,13 +10,14 @@ Status = Literal[
     "simulated",
     "proven with residual",
     "not-provable",
+    "not run",
     "violated",
     "not applicable",
     "not built",
 ]
 """``proven``: seen from inside, or in the provider's own answer. ``proven with residual``: a leak that the receipt names.
 ``refused``: the right error before anything was made. ``simulated``: a fake. ``not-provable``: it could not be told, with
-the reason; never a pass. ``not applicable``: a rule about another backend. ``not built``: no row judges it yet."""
+the reason; never a pass. ``not run``: the target itself could not be had. ``not applicable``: a rule about another backend. ``not built``: no row judges it yet."""
 
 _SEVERITY: tuple[Status, ...] = (
     "not applicable",
@@ -26,6 +27,7 @@ _SEVERITY: tuple[Status, ...] = (
     "simulated",
     "proven with residual",
     "not-provable",
+    "not run",
     "violated",
 )
 
@@ -54,6 +56,10 @@ class Violated(Exception):
 
 class Inconclusive(Exception):
     """Raised by a row: it can't be told here, and this is why."""
+
+
+class NotRun(Exception):
+    """Raised where the target itself can't be had, so that nothing is judged: an error of the run."""
 
 
 def proven(evidence: str) -> Finding:
