@@ -1,7 +1,9 @@
 """An in-memory backend of the port, with a gate at every wire call."""
 
-from .backend import StubBackend, StubConfig, StubSandbox, default_items
-from .gates import POINTS, Behaviour, Gates, Hold, Point, raising, stalling, stalling_once
+from sandboxio.testing.gates import POINTS, Behaviour, Gates, Hold, Point, raising, stalling, stalling_once
+from sandboxio.testing.receipts import receipts as default_items
+
+from .backend import StubBackend, StubConfig, StubSandbox
 from .local import LocalSession
 from .registration import register_plugin, registered
 from .session import Program, StubDriver, StubSession

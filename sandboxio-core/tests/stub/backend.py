@@ -8,17 +8,14 @@ from typing import ClassVar
 from sandboxio.capabilities import Capability
 from sandboxio.errors import SandboxError
 from sandboxio.isolation import IsolationTier
-from sandboxio.planning import ITEMS, Absent, Enforcement, Plan, Receipt
-from sandboxio.policy import Strength
+from sandboxio.planning import Plan
 from sandboxio.port import PORT, BackendInfo, Command, Exit, Facts, Observation, Progress, Session
 from sandboxio.spec import SandboxSpec
 from sandboxio.target import BackendConfig
+from sandboxio.testing.gates import Gates
+from sandboxio.testing.receipts import OBSERVABLE, applied, receipts
 
-from .gates import Gates
 from .session import Program, StubSession
-
-OBSERVABLE = frozenset({"network.egress", "cpu", "memory", "memory.swap", "pids", "disk", "labels", "isolation"})
-DEFAULTS = {"cpu": 1.0, "memory": 512, "disk": 1024, "pids": 256}
 
 
 class StubConfig(BackendConfig):
@@ -98,7 +95,7 @@ class StubBackend:
         return await self.gates.wire("probe", Facts)
 
     def plan(self, spec: SandboxSpec, facts: Facts) -> Plan:
-        return self.change_plan(Plan(spec, {}, default_items(spec, self.info.tier), self.info.tier, facts.assumed))
+        return self.change_plan(Plan(spec, {}, receipts(spec, self.info.tier), self.info.tier, facts.assumed))
 
     async def prepare(self, plan: Plan, progress: Progress) -> bool:
         progress(f"preparing {plan.spec.template}")
@@ -108,7 +105,7 @@ class StubBackend:
     async def provision(self, plan: Plan) -> str:
         def make() -> str:
             now = time.time() + self.clock_offset
-            sandbox = StubSandbox(f"id-{plan.create_id}", plan, now, now + plan.spec.timeout, _applied(plan))
+            sandbox = StubSandbox(f"id-{plan.create_id}", plan, now, now + plan.spec.timeout, applied(plan))
             self.sandboxes[sandbox.sandbox_id] = sandbox
             self.made.append(sandbox)
             return sandbox.sandbox_id
@@ -160,35 +157,3 @@ class StubBackend:
 
     async def aclose(self) -> None:
         self.closed += 1
-
-
-def default_items(spec: SandboxSpec, tier: IsolationTier) -> tuple[Receipt, ...]:
-    """Answer every item as asked, with the stub's own defaults."""
-    given, network = spec.resources, spec.network
-    values: dict[str, object] = {
-        "network.egress": network.egress,
-        "network.allow": network.allow or None,
-        "network.ingress": network.ingress_ports or None,
-        "cpu": given.cpu or DEFAULTS["cpu"],
-        "memory": given.memory_mb or DEFAULTS["memory"],
-        "memory.swap": 0,
-        "pids": given.pids or DEFAULTS["pids"],
-        "disk": given.disk_mb or DEFAULTS["disk"],
-        "gpu": given.gpu,
-        "lifetime": spec.timeout,
-        "labels": dict(spec.metadata),
-        "secrets": tuple(sorted(spec.secrets)) or None,
-        "isolation": tier.value,
-    }
-    return tuple(_receipt(policy, values[policy]) for policy in ITEMS)
-
-
-def _receipt(policy: str, value: object) -> Receipt:
-    if value is None:
-        return Absent(policy, "not asked for")
-    strength: Strength | None = "interface" if policy.startswith("network.") else None
-    return Enforcement(policy, value, "a stub", "provider", "attested", strength)
-
-
-def _applied(plan: Plan) -> dict[str, object]:
-    return {item.policy: item.requested for item in plan.enforcements()}

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 import anyio
 from sandboxio.port import Chunk, Command, Exit, Killed, ProcessDriver
-
-from .gates import Gates
+from sandboxio.testing.gates import Gates
 
 
 @dataclass

@@ -14,19 +14,25 @@ Behaviour = Callable[[], Awaitable[None]]
 
 
 class Gates:
-    """The wire: records each call and lets a test stand at each of its moments."""
+    """The wire to the provider: records each call and lets a test stand at each of its moments.
+
+    :ivar calls: the names of the calls made, in order.
+    """
 
     def __init__(self) -> None:
         self.calls: list[str] = []
         self._behaviours: dict[tuple[str, Point], Behaviour] = {}
 
     def at(self, call: str, point: Point, behaviour: Behaviour) -> None:
+        """Await ``behaviour`` whenever a call of that name reaches that moment."""
         self._behaviours[call, point] = behaviour
 
     def clear(self) -> None:
+        """Let everything through again."""
         self._behaviours.clear()
 
     async def wire(self, call: str, commit: Callable[[], T]) -> T:
+        """Make one call; ``commit`` is what the provider does."""
         self.calls.append(call)
         await self._reach(call, "before")
         result = commit()
@@ -50,6 +56,7 @@ class Hold:
         self.release = anyio.Event()
 
     async def __call__(self) -> None:
+        """Say that the moment came, and wait."""
         self.reached.set()
         await self.release.wait()
 
@@ -69,6 +76,7 @@ def raising(*errors: BaseException, then: BaseException | None = None) -> Behavi
 
 
 async def stalling() -> None:
+    """Never answer."""
     await anyio.sleep_forever()
 
 
