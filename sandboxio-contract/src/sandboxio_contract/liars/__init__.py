@@ -15,21 +15,21 @@ class Liar:
 
     :param name: its DSN scheme, and the attribute of its module that holds its hooks.
     :param lie: what it does wrong.
-    :param base: what it is built on: the stub in memory, or the real Docker adapter.
+    :param base: what it is built on: the stub in memory (in two modules), or the real Docker adapter.
     :param must: requirements that convict it. :param may: requirements that also may.
     """
 
     name: str
     lie: str
-    base: Literal["stub", "docker"]
+    base: Literal["stub", "promises", "docker"]
     must: Set[str]
     may: Set[str] = frozenset()
 
     @property
     def adapter(self) -> str:
         """Where its hooks are, as `sandboxio.register` takes it."""
-        module = "sandboxio_contract.liars." + ("stubs" if self.base == "stub" else "dockers")
-        return f"{module}:{self.name.replace('-', '_')}"
+        module = {"stub": "stubs", "promises": "promises", "docker": "dockers"}[self.base]
+        return f"sandboxio_contract.liars.{module}:{self.name.replace('-', '_')}"
 
 
 _TEARDOWN = {"TRD-02", "TRD-03", "TRD-04", "TRD-05", "TRD-07", "LOOP-01", "TMO-03"}
@@ -43,6 +43,29 @@ LIARS: tuple[Liar, ...] = (
     Liar("liar-orphans", "a creation that was given up is forgotten", "stub", {"TRD-05"}),
     Liar("liar-immortal", "only the client looks at the lifetime", "stub", {"TMO-05"}),
     Liar("liar-twice", "killing what is gone is an error", "stub", {"TRD-04"}),
+    Liar("liar-stops", "output that is too long ends the command", "stub", {"CAP-08"}),
+    Liar("liar-wraps", "a cancellation becomes an error", "stub", {"TRD-08"}),
+    Liar("liar-hoards", "all output is collected before any is returned", "stub", {"FIL-02"}),
+    Liar("liar-unsaid", "caps of a template are said to be the sandbox's", "promises", {"CAP-06"}),
+    Liar("liar-anonymous", "a missing credential is not named", "promises", {"SEC-05"}),
+    Liar("liar-nameless", "an unknown isolation passes for a container's", "promises", {"ISO-03"}),
+    Liar("liar-ranks", "a tier depends on the caps", "promises", {"ISO-02"}),
+    Liar("liar-unsourced", "a virtual machine is claimed without a source", "promises", {"ISO-05"}),
+    Liar("liar-undated", "receipts name no source", "promises", {"NET-11"}),
+    Liar("liar-shrinks", "the sandbox gets less than was planned", "promises", {"PLAN-01"}),
+    Liar("liar-gpu", "a feature that is not declared is accepted and ignored", "promises", {"CAPA-01"}),
+    Liar("liar-echo", "an error repeats what stood in the DSN", "promises", {"SEC-02"}),
+    Liar("liar-warm", "a spare sandbox is made with each", "promises", {"TEN-04"}),
+    Liar("liar-cuts", "a label is cut to 63 characters", "promises", {"TEN-01"}),
+    Liar("liar-mute", "an error does not say what is missing", "promises", {"ERR-01"}),
+    Liar("liar-window", "the network is open until the sandbox is ready", "docker", {"NET-09"}),
+    Liar("liar-decorative", "an allowlist opens everything", "docker", {"NET-04"}),
+    Liar("liar-substitutes", "an image that is missing is replaced by another", "docker", {"NET-08"}),
+    Liar("liar-template", "another image than the named one is started", "docker", {"NET-12"}),
+    Liar("liar-shadows", "a second container outlives the owner", "docker", {"TRD-06"}),
+    Liar("liar-shrugs", "the cap that ended a command is not named", "docker", {"CAP-05"}),
+    Liar("liar-uncapped", "the cpu cap is only in the receipt", "docker", {"CAP-07"}),
+    Liar("liar-keeps", "secrets are in the container's configuration", "docker", {"SEC-04"}),
     Liar("liar-open", "the network is open although the plan says deny", "docker", {"NET-02"}, {"NET-10", "ISO-06"}),
     Liar("liar-swaps", "memory is capped, swap is not", "docker", {"CAP-03"}, {"ISO-06"}),
     Liar("liar-forks", "the process ceiling is only in the receipt", "docker", {"CAP-04"}, {"ISO-06"}),

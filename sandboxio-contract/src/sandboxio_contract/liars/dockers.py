@@ -4,26 +4,30 @@ The adapter is found by its entry point, so that the contract imports none.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import closing
 from copy import deepcopy
 from dataclasses import replace
 from importlib.metadata import entry_points
 from typing import Any, ClassVar
 
+import anyio.to_thread
 from sandboxio.errors import SandboxError
 from sandboxio.hookspecs import hookimpl
-from sandboxio.planning import Absent, Plan
+from sandboxio.planning import Absent, Enforcement, Plan
 from sandboxio.policy import NetworkPolicy
-from sandboxio.port import Backend, BackendInfo, Facts, Observation, Progress, Session
+from sandboxio.port import Backend, BackendInfo, Command, Exit, Facts, Observation, ProcessDriver, Progress, Session
 from sandboxio.spec import SandboxSpec
 
 Alter = Callable[[Plan], Plan]
+OTHER = "sandboxio-test/python"
+"""The image that liars start in place of the one that was named."""
 
 
 class Adapter:
     """The hooks of one liar."""
 
-    def __init__(self, name: str, alter: Alter) -> None:
-        self._name, self._alter = name, alter
+    def __init__(self, name: str, alter: Alter, liar: "type[_Liar] | None" = None) -> None:
+        self._name, self._alter, self._liar = name, alter, liar or _Liar
 
     @hookimpl
     def sandboxio_backend_info(self) -> BackendInfo:
@@ -35,7 +39,7 @@ class Adapter:
     def sandboxio_make_backend(self, config: Any) -> Backend:
         """Make the liar."""
         honest = _honest().sandboxio_make_backend(config)
-        return _Liar(honest, self.sandboxio_backend_info(), self._alter)
+        return self._liar(honest, self.sandboxio_backend_info(), self._alter, config.host)
 
 
 def _honest() -> Any:
@@ -48,9 +52,9 @@ class _Liar:
 
     plans: ClassVar[dict[str, Plan]] = {}
 
-    def __init__(self, inner: Any, info: BackendInfo, alter: Alter) -> None:
+    def __init__(self, inner: Any, info: BackendInfo, alter: Alter, host: str | None) -> None:
         self.info = info
-        self._inner, self._alter = inner, alter
+        self._inner, self._alter, self._host = inner, alter, host
 
     async def probe(self, spec: SandboxSpec) -> Facts:
         facts: Facts = await self._inner.probe(spec)
@@ -102,6 +106,88 @@ class _Liar:
         await self._inner.aclose()
 
 
+class _Window(_Liar):
+    """Starts with an open network, and takes it away when everything is in place."""
+
+    async def open(self, sandbox_id: str, plan: Plan | None = None) -> Session:
+        session = await super().open(sandbox_id, plan)
+        if plan is not None:
+            await anyio.to_thread.run_sync(self._close_network, sandbox_id)
+        return session
+
+    def _close_network(self, sandbox_id: str) -> None:
+        with closing(_engine(self._host)) as engine:
+            engine.disconnect_container_from_network(sandbox_id, "bridge")
+
+
+class _Decorative(_Liar):
+    """Takes every allowlist, and opens everything for it."""
+
+    def plan(self, spec: SandboxSpec, facts: Facts) -> Plan:
+        if not spec.network.allow:
+            return super().plan(spec, facts)
+        plan = super().plan(replace(spec, network=NetworkPolicy(egress="allow")), facts)
+        listed = Enforcement("network.allow", spec.network.allow, "a list", "provider", "documented", "address")
+        denied = Enforcement("network.egress", "deny", "a list", "provider", "documented", "address")
+        lies = {"network.allow": listed, "network.egress": denied}
+        return replace(plan, spec=spec, items=tuple(lies.get(one.policy, one) for one in plan.items))
+
+
+class _Substitutes(_Liar):
+    """Fetches nothing, and starts another image."""
+
+    async def prepare(self, plan: Plan, progress: Progress) -> bool:
+        progress("pulling")
+        return False
+
+
+class _Shadows(_Liar):
+    """Makes a second container, which nobody ends."""
+
+    async def provision(self, plan: Plan) -> str:
+        made = await super().provision(plan)
+        await anyio.to_thread.run_sync(self._shadow, plan)
+        return made
+
+    def _shadow(self, plan: Plan) -> None:
+        body: Any = plan.parameters["container"]
+        with closing(_engine(self._host)) as engine:
+            config = {"NetworkMode": "none", "AutoRemove": True}
+            made = engine.create_container_from_config(
+                {"Image": body["Image"], "Cmd": ["sleep", "20"], "Labels": body["Labels"], "HostConfig": config}
+            )
+            engine.start(made["Id"])
+
+
+class _Shrugs(_Liar):
+    """Does not say that a cap ended a command."""
+
+    async def open(self, sandbox_id: str, plan: Plan | None = None) -> Session:
+        session: Any = await super().open(sandbox_id, plan)
+        start = session.start
+
+        async def started(command: Command) -> ProcessDriver:
+            return _Silent(await start(command))
+
+        session.start = started
+        return session  # type: ignore[no-any-return]
+
+
+class _Silent:
+    def __init__(self, inner: ProcessDriver) -> None:
+        self.receive, self.send, self.close_stdin, self.kill = inner.receive, inner.send, inner.close_stdin, inner.kill
+        self._inner = inner
+
+    async def wait(self) -> Exit:
+        return replace(await self._inner.wait(), limit=None)
+
+
+def _engine(host: str | None) -> Any:
+    import docker
+
+    return docker.APIClient(base_url=host, version="auto") if host else docker.from_env(version="auto").api
+
+
 def _sending(plan: Plan, host: Mapping[str, object], **container: object) -> Plan:
     """Return the plan with another body of the create request."""
     body: dict[str, Any] = deepcopy(dict(plan.parameters["container"]))  # type: ignore[call-overload]
@@ -132,6 +218,35 @@ def _bridge(plan: Plan) -> Plan:
     return replace(shared, parameters={**shared.parameters, "network": False})
 
 
+def _uncapped(plan: Plan) -> Plan:
+    return _sending(plan, {"NanoCpus": 0})
+
+
+def _keeps(plan: Plan) -> Plan:
+    values = [f"{name}={value.get_secret_value()}" for name, value in plan.spec.secrets.items()]
+    return _sending(plan, {}, Env=[*plan.parameters["container"].get("Env", []), *values])  # type: ignore[attr-defined]
+
+
+def _another_image(plan: Plan) -> Plan:
+    return _sending(plan, {}, Image=OTHER)
+
+
+def _another_if_missing(plan: Plan) -> Plan:
+    return plan if plan.parameters["image_present"] else _another_image(plan)
+
+
+def _as_planned(plan: Plan) -> Plan:
+    return plan
+
+
+liar_window = Adapter("liar-window", _open, _Window)
+liar_decorative = Adapter("liar-decorative", _as_planned, _Decorative)
+liar_substitutes = Adapter("liar-substitutes", _another_if_missing, _Substitutes)
+liar_template = Adapter("liar-template", _another_image)
+liar_shadows = Adapter("liar-shadows", _as_planned, _Shadows)
+liar_shrugs = Adapter("liar-shrugs", _as_planned, _Shrugs)
+liar_uncapped = Adapter("liar-uncapped", _uncapped)
+liar_keeps = Adapter("liar-keeps", _keeps)
 liar_open = Adapter("liar-open", _open)
 liar_swaps = Adapter("liar-swaps", _swaps)
 liar_forks = Adapter("liar-forks", _forks)

@@ -5,6 +5,7 @@ from collections.abc import Generator, Mapping
 
 from sandboxio_contract.ground.base import Ground, Object, Spied
 from sandboxio_contract.ground.wire import Call
+from sandboxio_contract.liars.stub import ABSENT
 from sandboxio_contract.liars.world import World, worlds
 
 
@@ -35,6 +36,10 @@ class StubGround(Ground):
     def inspect(self, sandbox_id: str) -> Mapping[str, object]:
         """Return its labels."""
         return {"Metadata": dict(self._world.records[sandbox_id].labels)}
+
+    def absent_template(self) -> str:
+        """Return the template that no stub has."""
+        return f"{self._name}://{ABSENT}"
 
     @contextlib.contextmanager
     def spied(self) -> Generator[Spied]:

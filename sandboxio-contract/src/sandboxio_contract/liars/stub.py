@@ -7,15 +7,16 @@ code that somebody else wrote.
 import threading
 import time
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from importlib.metadata import version
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import anyio
 import anyio.to_thread
 from sandboxio.capabilities import Capability
-from sandboxio.errors import CapabilityNotSupported, ConfigurationError, SandboxError, SandboxGone
+from sandboxio.errors import CapabilityNotSupported, ConfigurationError, CreationError, SandboxError, SandboxGone
 from sandboxio.isolation import IsolationTier
-from sandboxio.planning import Absent, Enforcement, Plan
+from sandboxio.planning import Absent, EnforcedBy, Enforcement, Plan
 from sandboxio.port import BackendInfo, Facts, Observation, Progress
 from sandboxio.spec import SandboxSpec
 from sandboxio.target import BackendConfig
@@ -24,6 +25,9 @@ from sandboxio_contract.liars.local import StubSession
 from sandboxio_contract.liars.world import Record, World, worlds
 
 DEFAULTS = {"cpu": 1.0, "memory": 512, "disk": 1024, "pids": 256}
+ABSENT = "absent"
+"""The template that the stub's provider has not."""
+SOURCE = "the stub's own code, read 2026-11"
 MAXIMA = {"cpu": 64.0, "memory_mb": 65_536.0, "disk_mb": 65_536.0, "pids": 4096.0}
 
 
@@ -52,8 +56,12 @@ def info(name: str, *, simulated: bool = False) -> BackendInfo:
 class StubBackend:
     """The honest stub; see `sandboxio.port.Backend`."""
 
+    declares: ClassVar[Mapping[str, Any]] = {}
+    """What it declares beside what `info` says."""
+    capped_by: ClassVar[EnforcedBy] = "provider"
+
     def __init__(self, name: str) -> None:
-        self.info = info(name)
+        self.info = replace(info(name), **self.declares)
         self.world = worlds.setdefault(name, World())
 
     async def probe(self, spec: SandboxSpec) -> Facts:
@@ -64,12 +72,16 @@ class StubBackend:
         """Promise what is asked for, where it is offered."""
         network = spec.network
         if network.egress != "deny" or network.allow or network.ingress_ports:
-            raise CapabilityNotSupported("the stub only denies")
+            raise CapabilityNotSupported("the stub only denies", hint="use the default policy")
         asked = spec.resources
+        if asked.gpu is not None:
+            raise CapabilityNotSupported("the stub has no GPU", hint="leave gpu unset")
         for name, most in MAXIMA.items():
             value = getattr(asked, name)
             if value is not None and value > most:
-                raise ConfigurationError(f"{name}={value} is over the maximum of {most:g}")
+                raise ConfigurationError(
+                    f"{name}={value} is over the maximum of {most:g}", hint=f"ask for at most {most:g}"
+                )
         values: dict[str, object] = {
             "network.egress": "deny",
             "cpu": asked.cpu or DEFAULTS["cpu"],
@@ -79,10 +91,10 @@ class StubBackend:
             "pids": asked.pids or DEFAULTS["pids"],
             "lifetime": spec.timeout,
             "labels": dict(spec.metadata),
-            "isolation": "container",
+            "isolation": self.tier(spec).value,
         }
         kept = [
-            Enforcement(policy, value, "nothing: a stub", "provider", "unverified", strength="interface")
+            Enforcement(policy, value, "nothing: a stub", self.capped_by, "unverified", "interface", source=SOURCE)
             for policy, value in values.items()
         ]
         names = ("network.allow", "network.ingress", "gpu")
@@ -90,11 +102,17 @@ class StubBackend:
         secrets = tuple(sorted(spec.secrets))
         last = Enforcement("secrets", secrets, "environment", "provider", "documented") if secrets else None
         rest = last or Absent("secrets", "none given")
-        return Plan(spec, {}, (*kept, *absent, rest), IsolationTier.CONTAINER, facts.assumed, None)
+        return Plan(spec, {}, (*kept, *absent, rest), self.tier(spec), facts.assumed, None)
+
+    def tier(self, spec: SandboxSpec) -> IsolationTier:
+        """Return the tier that a plan claims."""
+        return self.info.tier
 
     async def prepare(self, plan: Plan, progress: Progress) -> bool:
         """Take a moment, as a pull would."""
         await anyio.sleep(0.01)
+        if plan.spec.template == ABSENT:
+            raise LookupError(ABSENT)
         return False
 
     async def provision(self, plan: Plan) -> str:
@@ -151,7 +169,9 @@ class StubBackend:
         await anyio.to_thread.run_sync(self.world.remove, sandbox_id, abandon_on_cancel=True)
 
     def map_error(self, error: BaseException) -> SandboxError | None:
-        """Know no exceptions of its own."""
+        """Translate what `prepare` raises."""
+        if isinstance(error, LookupError):
+            return CreationError(f"there is no template {error.args[0]}", hint="name one that exists")
         return None
 
     async def aclose(self) -> None:

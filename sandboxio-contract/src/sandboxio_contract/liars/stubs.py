@@ -26,7 +26,7 @@ class Adapter:
     @hookimpl
     def sandboxio_backend_info(self) -> BackendInfo:
         """Return what it declares."""
-        return info(self._name)
+        return replace(info(self._name), **self._backend.declares)
 
     @hookimpl
     def sandboxio_make_backend(self, config: object) -> Backend:
@@ -116,7 +116,75 @@ class _Twice(StubBackend):
         await super().destroy(sandbox_id)
 
 
+class _StopsProcess(StubProcess):
+    """Ends a command that has printed a mebibyte, as if that were its end."""
+
+    seen = 0
+
+    async def receive(self) -> Any:
+        chunk = await super().receive()
+        self.seen += len(chunk.data) if chunk else 0
+        if self.seen > 1_000_000:
+            await self.kill()
+            return None
+        return chunk
+
+
+class _StopsSession(StubSession):
+    def driver(self, argv: list[str]) -> type[StubProcess]:
+        return _StopsProcess
+
+
+class _Stops(StubBackend):
+    def session(self, record: Record) -> StubSession:
+        return _StopsSession(self.world, record)
+
+
+class _WrapsProcess(StubProcess):
+    async def receive(self) -> Any:
+        try:
+            return await super().receive()
+        except anyio.get_cancelled_exc_class() as error:
+            raise RuntimeError("the request was interrupted") from error
+
+
+class _WrapsSession(StubSession):
+    def driver(self, argv: list[str]) -> type[StubProcess]:
+        return _WrapsProcess
+
+
+class _Wraps(StubBackend):
+    def session(self, record: Record) -> StubSession:
+        return _WrapsSession(self.world, record)
+
+
+class _HoardsProcess(StubProcess):
+    """Collects all output before it returns any."""
+
+    all: list[Any]
+
+    async def receive(self) -> Any:
+        if not hasattr(self, "all"):
+            self.all = []
+            while chunk := await super().receive():
+                self.all.append(chunk)
+        return self.all.pop(0) if self.all else None
+
+
+class _HoardsSession(StubSession):
+    def driver(self, argv: list[str]) -> type[StubProcess]:
+        return _HoardsProcess
+
+
+class _Hoards(StubBackend):
+    def session(self, record: Record) -> StubSession:
+        return _HoardsSession(self.world, record)
+
+
 stub = Adapter("stub", StubBackend)
+liar_stops = Adapter("liar-stops", _Stops)
+liar_wraps = Adapter("liar-wraps", _Wraps)
+liar_hoards = Adapter("liar-hoards", _Hoards)
 liar_forgets = Adapter("liar-forgets", _Forgets)
 liar_partial = Adapter("liar-partial", _Partial)
 liar_swallows = Adapter("liar-swallows", _Swallows)

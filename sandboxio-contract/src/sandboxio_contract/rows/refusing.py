@@ -16,6 +16,7 @@ class Recorded:
 
     def __init__(self, target: Target, spied: Spied | None, unseen: str) -> None:
         self._target, self._spied, self._unseen = target, spied, unseen
+        self._earlier = len(spied.wire.calls) if spied else 0
 
     async def refuses(
         self, name: str, error: type[Exception], *, no_call: bool = False, offered: bool = False, **options: Any
@@ -47,7 +48,7 @@ class Recorded:
 
     def calls(self) -> tuple[Call, ...]:
         """Return what the recorder saw so far, nothing where there is none."""
-        return self._spied.wire.calls if self._spied else ()
+        return self._spied.wire.calls[self._earlier :] if self._spied else ()
 
     async def _create(self, options: dict[str, Any], offered: str | None) -> object:
         made = await self._target.create(dsn=self.dsn, **options)

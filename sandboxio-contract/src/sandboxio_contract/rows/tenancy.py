@@ -6,6 +6,7 @@ from typing import cast
 import sandboxio
 from sandboxio import ConfigurationError, Sandbox
 
+from sandboxio_contract.ground import Spied
 from sandboxio_contract.rows import row
 from sandboxio_contract.rows.inside import need_shell, output_of, raises
 from sandboxio_contract.target import Target
@@ -63,13 +64,14 @@ async def nothing_is_pooled(target: Target) -> Finding:
     metadata = {"tenant_id": "a", "session_id": "the same"}
     with target.ground.spied() as spied:
         ids: list[str] = []
+        earlier = _creations(spied)
         for number in (1, 2):
             async with target.create(dsn=spied.dsn, metadata=metadata) as sb:
                 ids.append(sb.id)
-                made = [call for call in spied.wire.calls if spied.creates(call)]
-                require(len(made) == number, f"{number} times create() sent {len(made)} requests that make a sandbox")
-        made = [call for call in spied.wire.calls if spied.creates(call)]
-        require(len(made) == 2, f"ending a sandbox made another: {len(made)} requests for two")
+                made = _creations(spied) - earlier
+                require(made == number, f"{number} times create() sent {made} requests that make a sandbox")
+        made = _creations(spied) - earlier
+        require(made == 2, f"ending a sandbox made another: {made} requests for two")
     require(ids[0] != ids[1], "the same metadata gave the same sandbox")
     return proven("one request for each create(), another sandbox for the same metadata, none in advance")
 
@@ -85,6 +87,10 @@ async def only_full_ids_are_killed(target: Target) -> Finding:
         require(not await target.look(target.ground.exists, sb.id), "kill_managed() left the sandbox alive")
         await sandboxio.kill_managed(target.dsn, sb.id)
     return proven("an empty id and a prefix are refused; the full id ends the sandbox, twice is fine")
+
+
+def _creations(spied: Spied) -> int:
+    return sum(spied.creates(call) for call in spied.wire.calls)
 
 
 async def _listed_exactly(target: Target) -> Part:
