@@ -2,7 +2,8 @@
 
 import contextlib
 import uuid
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
+from typing import IO
 
 import anyio
 import pytest
@@ -22,18 +23,24 @@ BOMB = b"import os\nwhile True:\n try: os.fork()\n except OSError: pass"
 
 
 @contextlib.asynccontextmanager
-async def contained(image: str, *given_back: str) -> AsyncGenerator[Local]:
-    """Run an agent in a container of its own, which is removed at the end."""
+async def contained(
+    image: str,
+    *given_back: str,
+    options: Sequence[str] = (),
+    disk: IO[bytes] | None = None,
+    stderr: IO[bytes] | None = None,
+) -> AsyncGenerator[Local]:
+    """Run an agent in a container of its own, which is removed at the end; ``disk`` takes what it says of the disk."""
     name = f"sandboxio-agent-test-{uuid.uuid4().hex[:12]}"
     caps = ["--network=none", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--pids-limit=100", "--memory=192m"]
-    caps += ["--memory-swap=192m", "--cpus=1", "--log-driver=none", "--rm", f"--name={name}", "-i"]
+    caps += ["--memory-swap=192m", "--cpus=1", "--log-driver=none", "--rm", f"--name={name}", "-i", *options]
     caps += [f"--cap-add={one}" for one in given_back]
-    process = await anyio.open_process(["docker", "run", *caps, image, *agent_argv()], stderr=None)
+    process = await anyio.open_process(["docker", "run", *caps, image, *agent_argv()], stderr=disk or stderr)
     assert process.stdin is not None
     assert process.stdout is not None
     try:
         stream = StapledByteStream(process.stdin, process.stdout)
-        session = await open_agent(stream, lifetime=300, boot_timeout=PATIENCE)
+        session = await open_agent(stream, lifetime=300, watch_disk=disk is not None, boot_timeout=PATIENCE)
         try:
             yield Local(session, process)
         finally:

@@ -46,7 +46,7 @@ class Ending:
     def busy(self) -> None:
         """Tell the reaper that user code may write to the disk from now on.
 
-        It stays so: what a command leaves running in the background writes on after the command's end.
+        When nothing lives any more the reaper learns from the agent, or without one from the engine.
         """
         self._reaper.busy(self._name, True)
 

@@ -49,7 +49,9 @@ class ExecSession:
     async def start(self, command: Command) -> ProcessDriver:
         """Start a command; see `sandboxio.port.Session.start`."""
         self._ending.busy()
-        return await self._start(command)
+        driver = await self._start(command)
+        self._ending.busy()  # before this the engine may have shown the reaper no process yet
+        return driver
 
     async def _start(self, command: Command) -> ExecDriver:
         if wants_stdin(command) and self._endpoint.is_tls:

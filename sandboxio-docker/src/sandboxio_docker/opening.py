@@ -77,7 +77,8 @@ class Opener:
         try:
             await self._ending.watch(self._endpoint)
             await self._start(AgentUnfit)
-            agent = await boot(stream, self._expires_at, _wanted(workdir), first=True)
+            watch = plan.parameters["watch_disk_bytes"] is not None
+            agent = await boot(stream, self._expires_at, _wanted(workdir), first=True, watch_disk=watch)
             check_report(agent.report, plan)
         except BaseException:
             await close_all(stream, self._ending)

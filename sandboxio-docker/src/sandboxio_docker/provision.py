@@ -47,7 +47,7 @@ def make(client: Sdk, reaper: Reaper, register: Register, plan: Plan, abandoned:
             condemn(reaper, name)
             raise Abandoned(name)
         if isinstance(parameters["watch_disk_bytes"], int):
-            reaper.disk(name, parameters["watch_disk_bytes"])
+            reaper.disk(name, parameters["watch_disk_bytes"], speaks=parameters["transport"] == "agent")
         if parameters["network"]:
             reaper.network(name, networks.make(client, name, body["Labels"]))
             body["HostConfig"]["NetworkMode"] = name

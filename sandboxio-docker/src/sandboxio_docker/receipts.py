@@ -29,7 +29,7 @@ def receipts(spec: SandboxSpec, caps: Caps, facts: Facts, transport: str) -> tup
             "PidsLimit (pids control group)",
             f"https://docs.docker.com/reference/cli/docker/container/run/ ({READ})",
         ),
-        _disk(caps, facts),
+        _disk(caps, facts, transport),
         Absent("gpu", "no GPU was asked for, and none is passed through"),
         _lifetime(spec, transport),
         _applied("labels", dict(spec.metadata), "container labels io.sandboxio.meta.*", MEASURED),
@@ -66,22 +66,30 @@ def _network(
     return Enforcement("network.egress", requested, mechanism, "provider", "attested", strength, residuals, source)
 
 
-def _disk(caps: Caps, facts: Facts) -> Enforcement:
+def _disk(caps: Caps, facts: Facts, transport: str) -> Enforcement:
     if facts.values.get("disk_quota"):
         source = f"https://docs.docker.com/reference/cli/docker/container/create/ ({READ})"
         return _applied("disk", caps.disk_mb, "StorageOpt size (the storage driver's quota)", source)
+    unseen = (
+        "what a process holds that closed itself to the agent, maps without a descriptor, or sent to a socket"
+        if transport == "agent"
+        else "deleted files that are still open, and /etc/hosts, /etc/hostname and /etc/resolv.conf beside the layer"
+    )
     return Enforcement(
         "disk",
         caps.disk_mb,
-        "ulimit fsize for one file; the host-side reaper watches the layer's size and destroys the sandbox",
+        "ulimit fsize for one file; while the sandbox is in use, and once more after that, the host-side reaper asks for"
+        " the layer's size"
+        + (", the agent adds deleted files that are still open" if transport == "agent" else "")
+        + "; over the cap the sandbox is destroyed",
         "sandboxio",
         "attested",
         residuals=(
-            "what is written between two looks (2 s or more apart) may pass the cap",
-            "blocks of deleted files that are still open are not counted",
+            "what is written between two looks may pass the cap: they are 2 s apart, more where a look takes long",
+            f"not counted: {unseen}",
             "inodes are not counted, and blocks are rounded",
         ),
-        source=f"fsize {MEASURED}; this storage driver has no quota",
+        source=f"{MEASURED}; this storage driver has no quota",
     )
 
 

@@ -127,16 +127,24 @@ class _Driver:
         return await self._session.explained(self._driver.kill())
 
 
-async def boot(stream: AgentStream, expires_at: float, workdir: str | None, *, first: bool) -> AgentSession:
+async def boot(
+    stream: AgentStream, expires_at: float, workdir: str | None, *, first: bool, watch_disk: bool = True
+) -> AgentSession:
     """Start the conversation with an agent that the engine runs.
 
     :param first: whether it is the container's first process, whose end is the sandbox's end.
+    :param watch_disk: whether the reaper listens to what the first agent says of the disk.
     :raises AgentUnfit: with what the program wrote to stderr.
     """
     lifetime = max(expires_at - time.time(), 0.01)
     try:
         return await open_agent(
-            stream, lifetime=lifetime, owner_bound=first, workdir=workdir, boot_timeout=BOOT_TIMEOUT
+            stream,
+            lifetime=lifetime,
+            owner_bound=first,
+            workdir=workdir,
+            watch_disk=watch_disk,
+            boot_timeout=BOOT_TIMEOUT,
         )
     except AgentUnfit as unfit:
         said = f" ({stream.diagnosis[:500]})" if stream.diagnosis else ""

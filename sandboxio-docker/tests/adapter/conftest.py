@@ -27,7 +27,8 @@ class RecordingReaper:
     def network(self, name: str, network_id: str) -> None:
         self.told.append(("network", name, network_id))
 
-    def disk(self, name: str, limit_bytes: int) -> None:
+    def disk(self, name: str, limit_bytes: int, *, speaks: bool) -> None:
+        assert speaks  # each image here takes the agent
         self.told.append(("disk", name, limit_bytes))
 
     def forget(self, name: str) -> None:

@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 from sandboxio_docker.endpoint import Endpoint
 
 HANG = -1
+ATTACH = -2
 OURS = "io.sandboxio.managed"
 CREATE_ID = "io.sandboxio.create-id"
 
@@ -28,6 +29,8 @@ class Container:
     name: str
     labels: dict[str, str]
     size: int = 0
+    processes: int = 1
+    listeners: list[socket.socket] = field(default_factory=list[socket.socket])
 
 
 @dataclass
@@ -97,6 +100,19 @@ class FakeEngine:
             self.networks[identity] = Network(identity, labels_of(name) if labels is None else labels, set(holds))
             return identity
 
+    def say(self, identity: str, words: str) -> None:
+        """Let the container's first process write a line to its stderr."""
+        line = f"sandboxio: {words}\n".encode()
+        for listener in self.containers[identity].listeners:
+            listener.sendall(b"\2\0\0\0" + len(line).to_bytes(4, "big") + line)
+
+    def hang_up(self, identity: str) -> None:
+        """End every attached stream of a container."""
+        with self._changed:
+            listeners, self.containers[identity].listeners = self.containers[identity].listeners, []
+        for listener in listeners:
+            listener.shutdown(socket.SHUT_RDWR)
+
     def script(self, method: str, prefix: str, *statuses: int) -> None:
         """Answer the next requests of that kind so; 0 = close the connection without an answer."""
         self._scripted[method, prefix] = deque(statuses)
@@ -142,6 +158,8 @@ class FakeEngine:
                 self._changed.notify_all()
             if status == HANG:
                 self._ended.wait()
+            elif status == ATTACH:
+                self._attach(connection, path.split("/")[2])
             elif status:
                 text = json.dumps(body).encode()
                 reply = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n"
@@ -150,6 +168,13 @@ class FakeEngine:
                 except OSError:
                     return
 
+    def _attach(self, connection: socket.socket, wanted: str) -> None:
+        connection.sendall(b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n")
+        with self._changed:
+            self.containers[wanted].listeners.append(connection)
+            self._changed.notify_all()
+        self._ended.wait()
+
     def _answer(self, method: str, path: str) -> tuple[int, object]:
         for (wanted, prefix), statuses in self._scripted.items():
             if wanted == method and path.startswith(prefix) and statuses:
@@ -157,15 +182,22 @@ class FakeEngine:
         url = urlsplit(path)
         parts = url.path.strip("/").split("/")
         if parts[0] == "containers":
-            return self._container(method, parts[1], "size" in url.query)
+            return self._container(method, parts, "size" in url.query)
         if len(parts) == 1:
             return 200, self._networks(json.loads(parse_qs(url.query)["filters"][0]))
         return self._network(method, parts[1])
 
-    def _container(self, method: str, wanted: str, sized: bool) -> tuple[int, object]:
+    def _container(self, method: str, parts: list[str], sized: bool) -> tuple[int, object]:
+        wanted = parts[1]
         found = next((one for one in self.containers.values() if wanted in (one.id, one.name)), None)
         if found is None:
             return 404, {"message": "No such container"}
+        if parts[2:] == ["attach"]:
+            return ATTACH, None
+        if parts[2:] == ["kill"]:
+            return 204, None
+        if parts[2:] == ["top"]:
+            return 200, {"Titles": ["PID"], "Processes": [[str(1000 + one)] for one in range(found.processes)]}
         if method == "DELETE":
             del self.containers[found.id]
             for network in self.networks.values():

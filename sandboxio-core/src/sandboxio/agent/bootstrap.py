@@ -39,10 +39,10 @@ def agent_argv() -> tuple[str, ...]:
     return ("python3", "-I", "-S", "-c", _PROGRAM)
 
 
-def first_bytes(*, lifetime: float, owner_bound: bool, workdir: str | None) -> bytes:
+def first_bytes(*, lifetime: float, owner_bound: bool, workdir: str | None, watch_disk: bool = False) -> bytes:
     """Return what that program must read first: lengths, the agent's modules, and settings."""
     source = agent_source()
-    settings = pack(">d?", lifetime, owner_bound) + (workdir or "").encode("utf-8", "surrogateescape")
+    settings = pack(">d??", lifetime, owner_bound, watch_disk) + (workdir or "").encode("utf-8", "surrogateescape")
     return pack(">II", len(source), len(settings)) + source + settings
 
 

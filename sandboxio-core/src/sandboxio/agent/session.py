@@ -211,6 +211,7 @@ async def open_agent(
     lifetime: float,
     owner_bound: bool = True,
     workdir: str | None = None,
+    watch_disk: bool = False,
     boot_timeout: float = 10,
 ) -> AgentSession:
     """Send the agent over ``stream`` (stdin and stdout of `agent_argv`, nothing else in it) and wait for its report.
@@ -221,13 +222,16 @@ async def open_agent(
     :param owner_bound: true for a sandbox's first agent: the end of ``stream`` ends everything. False for a further
         one: the end of ``stream`` ends only the commands that still run over it.
     :param workdir: default working directory, made if missing; ``None``: the agent's own, or ``/work`` if that is ``/``.
+    :param watch_disk: whether a sandbox's first agent says on its stderr, while the sandbox is in use, what deleted
+        files that are still open hold of the disk (``sandboxio: busy MIB``, or ``busy full`` if there are too many
+        descriptors to look at), and ``sandboxio: idle`` when no process is left. A further agent has the first one look.
     :param boot_timeout: seconds to wait for the boot report.
     :raises AgentUnfit: no boot report in time, the program ended before it, or what came is none.
     """
     connection = AgentConnection(stream)
     receiver = BootReceiver()
     connection.expect_boot(receiver)
-    connection.post_raw(first_bytes(lifetime=lifetime, owner_bound=owner_bound, workdir=workdir))
+    connection.post_raw(first_bytes(lifetime=lifetime, owner_bound=owner_bound, workdir=workdir, watch_disk=watch_disk))
     reason = f"no boot report within {boot_timeout:g} s"
     try:
         with anyio.move_on_after(boot_timeout):

@@ -127,6 +127,15 @@ def layer_size(engine: Engine, container: str, timeout: float) -> int:
     return size if isinstance(size, int) else 0
 
 
+def is_alone(engine: Engine, container: str) -> bool:
+    """Return whether the engine's host sees no process in the container besides the first; false if it can't tell."""
+    try:
+        answer = engine.request("GET", f"/containers/{container}/top?ps_args=-eo%20pid", READ_S)
+        return answer.ok and len(json_array(_object(answer.json()).get("Processes"))) == 1
+    except (EngineAway, ValueError):
+        return False
+
+
 def answers(engine: Engine, container: str) -> bool:
     """Return whether the engine answers a plain question about the container."""
     try:

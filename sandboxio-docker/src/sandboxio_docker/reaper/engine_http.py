@@ -104,6 +104,35 @@ class Engine:
                 problem = f"connection lost: {error}"
                 raise EngineAway(problem) from error
 
+    def listen(self, path: str, timeout: float) -> tuple[socket.socket, bytes] | None:
+        """Have the engine go on sending: return the connection, which never waits, and what came with the answer's head.
+
+        :return: ``None`` if the engine refuses.
+        :raises EngineAway: no connection, no HTTP, or no answer within ``timeout`` seconds.
+        """
+        deadline = time.monotonic() + timeout
+        host = self._where.host or "docker"
+        head = (
+            f"POST {path} HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: tcp\r\nContent-Length: 0\r\n\r\n"
+        )
+        try:
+            connection = self._connect(min(timeout, CONNECT_S))
+        except (OSError, ValueError) as error:
+            problem = f"no connection: {error}"
+            raise EngineAway(problem) from error
+        try:
+            connection.sendall(head.encode("ascii"))
+            status, received = _read_head(connection, deadline)
+            if status not in (101, 200):
+                connection.close()
+                return None
+            connection.setblocking(False)
+        except (OSError, ValueError) as error:
+            connection.close()
+            problem = f"connection lost: {error}"
+            raise EngineAway(problem) from error
+        return connection, received
+
     def _has_vanished(self) -> bool:
         path = self._where.path
         return path is not None and not os.path.isdir(os.path.dirname(path) or "/")  # noqa: PTH112, PTH120 - pathlib costs memory
@@ -127,6 +156,17 @@ class Engine:
         except BaseException:
             plain.close()
             raise
+
+
+def read_now(connection: socket.socket) -> bytes | None:
+    """Return what came over a connection that never waits: ``None`` = nothing now, no bytes = it ended."""
+    try:
+        return connection.recv(_CHUNK)
+    except BlockingIOError:
+        return None
+    except OSError as error:
+        # TLS says it in its own way, and `ssl` is imported only where it is used.
+        return None if type(error).__name__ == "SSLWantReadError" else b""
 
 
 def quote(text: str) -> str:
@@ -168,6 +208,20 @@ def _read_all(connection: socket.socket, deadline: float) -> bytes:
             problem = f"an answer of more than {ANSWER_LIMIT} bytes"
             raise ValueError(problem)
     return bytes(received)
+
+
+def _read_head(connection: socket.socket, deadline: float) -> tuple[int, bytes]:
+    """Return the status, and what came after the head."""
+    received = b""
+    while b"\r\n\r\n" not in received:
+        connection.settimeout(max(deadline - time.monotonic(), 0.001))
+        piece = connection.recv(_CHUNK)
+        if not piece or len(received) > ANSWER_LIMIT:
+            problem = "the connection ended within the answer's head"
+            raise ValueError(problem)
+        received += piece
+    head, _, rest = received.partition(b"\r\n\r\n")
+    return _head(head)[0], rest
 
 
 def _complete(received: bytearray) -> bool:

@@ -80,16 +80,21 @@ class Reaper:
             if network_id not in claim.networks:
                 self._ask_change(replace(claim, networks=(*claim.networks, network_id)))
 
-    def disk(self, name: str, limit_bytes: int) -> None:
-        """Cap the writable layer: while the sandbox is busy its size is watched; return once that is certain."""
+    def disk(self, name: str, limit_bytes: int, speaks: bool = False) -> None:
+        """Cap the writable layer: while the sandbox is in use its size is watched; return once that is certain.
+
+        :param speaks: whether its agent says on its stderr when that is, and what deleted files hold. Else it is in use
+            from `busy` on, until the engine shows no process besides the first.
+        """
         with self._lock:
-            self._ask_change(replace(self._known(name), disk_limit=limit_bytes))
+            self._ask_change(replace(self._known(name), disk_limit=limit_bytes, speaks=speaks))
 
     def busy(self, name: str, busy: bool) -> None:
-        """Tell whether a user's process is alive in the sandbox; doesn't wait, and costs nothing without a disk cap."""
+        """Tell whether a user's process may be alive in the sandbox; doesn't wait, costs nothing without a disk cap."""
         with self._lock:
             claim = self._claims.get(name)
-            if claim is None or claim.busy == busy:
+            # Where no agent speaks the reaper finds out by itself when nothing lives, so it must hear of each start.
+            if claim is None or (claim.busy == busy and (claim.speaks or not busy)):
                 return
             changed = replace(claim, busy=busy)
             if claim.disk_limit is None:

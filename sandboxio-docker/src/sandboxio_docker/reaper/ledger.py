@@ -5,6 +5,7 @@ is left. A doomed claim without a known container is looked for by name for a wh
 committing a create request.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 from .destroyer import Outcome, Result
@@ -18,6 +19,7 @@ ABSENT_ANSWERS = 3
 # When an engine is given up that doesn't answer; what it still has, the adapter's next start there removes.
 GIVE_UP_S = 86_400.0
 GIVE_UP_VANISHED_S = 600.0  # rootless engines and private ones take the socket's directory with them
+LISTEN_AGAIN_S = 1.0, 60.0  # the first and the longest wait until an agent is listened to again
 ENDED_KEPT = 4096  # ended claims whose reason is remembered for the owner
 
 # The first and the longest wait between two attempts, in seconds; each wait is twice the one before.
@@ -41,6 +43,9 @@ class Entry:
     look_until: float = 0.0
     next_at: float = 0.0
     in_flight: bool = False
+    listening: bool = False  # its agent is heard, or somebody is about to hear it
+    listen_at: float = 0.0
+    unheard: int = 0
     ended: bool = False
     absent: int = 0
     repeats: int = 0
@@ -90,6 +95,7 @@ class Ledger:
             return
         if entry.claim.busy != claim.busy:
             entry.gauge.busy_changed()
+        entry.gauge.used = entry.gauge.used or claim.busy
         entry.claim = claim
 
     def forget(self, name: str) -> None:
@@ -144,18 +150,23 @@ class Ledger:
         if not ready:
             return None
         entry = min(ready, key=lambda one: one.gauge.due_at)
-        entry.gauge.started(busy=entry.claim.busy)
+        entry.gauge.started(busy=_is_busy(entry))
         self._measuring = True
         return entry
 
-    def measured(self, entry: Entry, size: int | None, seconds: float, now: float) -> None:
-        """Note a layer's size in bytes, ``None`` = the engine is away, and how long asking took."""
+    def measured(self, entry: Entry, size: int | None, seconds: float, now: float, *, alone: bool = False) -> None:
+        """Note a layer's size in bytes, ``None`` = the engine is away, and how long asking took.
+
+        :param alone: whether the engine shows no process besides the first, so that nothing writes until the next use.
+        """
         self._measuring = False
         entry.gauge.finished(seconds=seconds, now=now)
         entry.gauge.answered(size is not None)
         limit = entry.claim.disk_limit
-        if size is not None and limit is not None and size > limit and entry.reason is None:
+        if size is not None and limit is not None and entry.gauge.is_over(size, limit) and entry.reason is None:
             self._condemn(entry, DISK_REASON, now)
+        if alone and entry.claim.busy and not entry.gauge.used:
+            entry.claim = replace(entry.claim, busy=False)
 
     def immeasurable(self, entry: Entry, seconds: float, now: float) -> None:
         """Note that the engine answers, but not how large this layer is: in a row, that is over any cap."""
@@ -164,6 +175,32 @@ class Ledger:
         entry.gauge.unmeasured += 1
         if entry.gauge.is_blind and entry.reason is None:
             self._condemn(entry, DISK_REASON, now)
+
+    def listen_due(self, now: float) -> list[Entry]:
+        """Return the entries whose agent is to be listened to from now on; each until `unheard`."""
+        ready = [entry for entry in self._entries.values() if _is_mute(entry) and entry.listen_at <= now]
+        for entry in ready:
+            entry.listening = True
+        return ready
+
+    def heard(self, entry: Entry, alive: bool, held: int | None, now: float) -> None:
+        """Note what an agent says: whether somebody lives who may write, and what deleted files hold.
+
+        :param held: in bytes; ``None`` = too much to be looked at, which is over any cap.
+        """
+        entry.unheard = 0
+        entry.gauge.told(alive=alive, held=held or 0, now=now)
+        limit = entry.claim.disk_limit
+        if limit is not None and (held is None or held > limit) and entry.reason is None:
+            self._condemn(entry, DISK_REASON, now)
+
+    def unheard(self, entry: Entry, now: float, *, refused: bool = False) -> None:
+        """Note that an agent can't be heard any more, or not yet; ``refused``: there is none."""
+        first, longest = LISTEN_AGAIN_S
+        entry.listening = False
+        entry.listen_at = math.inf if refused else now + min(longest, first * 2 ** min(entry.unheard, 16))
+        entry.unheard += 1
+        entry.gauge.silent()
 
     def next_wake(self) -> float | None:
         """Return when something is due next; ``None`` = only when somebody reports."""
@@ -180,7 +217,8 @@ class Ledger:
         if entry.reason is not None:
             return max(entry.next_at, self._away_until) if self._free else None
         measure = entry.gauge.due_at if _is_measured(entry) and not self._measuring else entry.claim.deadline
-        return min(entry.claim.deadline, max(measure, self._away_until))
+        listen = entry.listen_at if _is_mute(entry) else entry.claim.deadline
+        return min(entry.claim.deadline, max(measure, self._away_until), listen)
 
     def _doom(self, now: float) -> None:
         for entry in self._entries.values():
@@ -230,8 +268,18 @@ def _is_due(entry: Entry, now: float) -> bool:
 
 def _is_measured(entry: Entry) -> bool:
     claim = entry.claim
-    wanted = claim.busy or entry.gauge.owed
+    wanted = _is_busy(entry) or entry.gauge.owed
     return entry.reason is None and claim.disk_limit is not None and claim.container is not None and wanted
+
+
+def _is_busy(entry: Entry) -> bool:
+    return entry.claim.busy if entry.gauge.alive is None else entry.gauge.alive
+
+
+def _is_mute(entry: Entry) -> bool:
+    claim = entry.claim
+    wanted = claim.speaks and claim.disk_limit is not None and claim.container is not None
+    return wanted and entry.reason is None and not entry.listening
 
 
 def _wait(outcome: Outcome, repeats: int) -> float:

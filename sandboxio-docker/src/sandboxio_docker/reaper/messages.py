@@ -40,7 +40,8 @@ class Claim:
     :param container: its id, once the create request has committed.
     :param networks: ids of its own networks; others that carry its labels are found without being told.
     :param disk_limit: bytes that its writable layer may hold; ``None`` = somebody else enforces the cap.
-    :param busy: whether a user's process is alive in it.
+    :param busy: whether a user's process may be alive in it, as far as the owner knows.
+    :param speaks: whether its agent says so on its stderr, which then counts.
     :param detached: whether it may outlive its owner.
     """
 
@@ -50,6 +51,7 @@ class Claim:
     networks: tuple[str, ...] = ()
     disk_limit: int | None = None
     busy: bool = False
+    speaks: bool = False
     detached: bool = False
 
     def __post_init__(self) -> None:
@@ -116,6 +118,7 @@ def claim_from_wire(data: object) -> Claim:
             networks=tuple(_text(one) for one in json_array(fields["networks"])),
             disk_limit=None if fields["disk_limit"] is None else int(_number(fields["disk_limit"])),
             busy=fields["busy"] is True,
+            speaks=fields["speaks"] is True,
             detached=fields["detached"] is True,
         )
     except KeyError as missing:

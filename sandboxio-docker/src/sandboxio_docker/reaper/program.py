@@ -7,16 +7,19 @@ import socket
 from types import FrameType
 
 from .engine_http import Engine, Where
-from .ledger import Ledger
+from .ledger import Entry, Ledger
 from .messages import LINE_LIMIT, boot_clock, claim_from_wire, decode, encode
 from .owner_watch import OwnerWatch
-from .workers import Attempted, Measured, Workers
+from .voice import Voice
+from .workers import Attempted, Listening, Measured, Workers
 
 WORKERS = 8
 # `poll` counts no time in which the machine sleeps, deadlines do: it must look up now and then.
 LONGEST_POLL_S = 5.0
 POLL_WITHOUT_PIDFD_S = 1.0
 HELLO_S = 10.0
+MOST_DESCRIPTORS = 8192
+OTHER_DESCRIPTORS = 64
 
 
 def run(fd: int) -> None:
@@ -55,6 +58,8 @@ class Program:
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self._wake_write, False)
         self._workers = Workers(Engine(Where(**where)), WORKERS, self._wake)  # pyright: ignore[reportUnknownArgumentType]
+        self._voices: dict[int, tuple[Entry, Voice]] = {}
+        self._most_voices = _room()
         self._asked_to_end = False
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._on_signal)
@@ -83,13 +88,15 @@ class Program:
         now = boot_clock()
         for entry in self._ledger.due(now):
             self._workers.attempt(entry)
+        for entry in self._ledger.listen_due(now):
+            self._workers.listen(entry)
         measured = self._ledger.disk_due(now)
         if measured is not None:
             self._workers.measure(measured)
 
     def _wait(self) -> None:
         poll = select.poll()
-        for fd in (self._wake_read, self._owner.fd, self._link.fileno() if self._link else None):
+        for fd in (self._wake_read, self._owner.fd, self._link.fileno() if self._link else None, *self._voices):
             if fd is not None:
                 poll.register(fd, select.POLLIN)
         patience = self._patience()
@@ -98,8 +105,29 @@ class Program:
                 os.read(fd, 4096)
             elif self._link is not None and fd == self._link.fileno():
                 self._listen(self._link)
+            elif fd in self._voices:
+                self._hear(*self._voices[fd])
         if self._link is not None and self._owner.ended():
             self._end_of_owner()
+
+    def _hear(self, entry: Entry, voice: Voice) -> None:
+        told, lasts = voice.hear()
+        now = boot_clock()
+        for one in told:
+            self._ledger.heard(entry, one.alive, one.held, now)
+        if not lasts:
+            del self._voices[voice.fileno()]
+            voice.close()
+            self._ledger.unheard(entry, now)
+
+    def _take_voice(self, entry: Entry, voice: Voice | None, *, refused: bool) -> None:
+        if voice is not None and len(self._voices) < self._most_voices:
+            self._voices[voice.fileno()] = entry, voice
+            self._hear(entry, voice)
+            return
+        if voice is not None:
+            voice.close()
+        self._ledger.unheard(entry, boot_clock(), refused=refused)
 
     def _patience(self) -> float | None:
         by_polling = self._link is not None and self._owner.fd is None
@@ -179,9 +207,22 @@ class Program:
             if isinstance(report, Attempted):
                 self._ledger.attempted(report.entry, report.result, now)
             elif isinstance(report, Measured):
-                self._ledger.measured(report.entry, report.size, report.seconds, now)
+                self._ledger.measured(report.entry, report.size, report.seconds, now, alone=report.alone)
+            elif isinstance(report, Listening):
+                self._take_voice(report.entry, report.voice, refused=report.refused)
             else:
                 self._ledger.immeasurable(report.entry, report.seconds, now)
+
+
+def _room() -> int:
+    """Return how many agents can be heard at once; those beyond are measured without."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(MOST_DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted - OTHER_DESCRIPTORS
 
 
 def _first_line(link: socket.socket) -> bytes:

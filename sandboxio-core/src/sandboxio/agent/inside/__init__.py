@@ -24,6 +24,9 @@ GRANT u32 allows that much more DATA (at first 256 KiB, for WRITE 1 MiB). GONE: 
 payload`` ends a file operation. OUT of LIST and the payload of STAT are entries ``flags u8 (1 directory, 2 link), mode
 u32, size u64, modified f64, name length u16, name``. DETACHED answers DETACH.
 
+If it was asked to watch the disk, the first agent says on its stderr whether a process lives in the sandbox and what
+deleted files hold (`disk.Watch`).
+
 Each command has a *supervisor*: a process forked beforehand, waiting, that is the reaper of all that descends from the
 command, starts it, reports its end, and on KILL stops and kills descendants until none is left, without a fork. When
 nothing descends from the command any more it waits for another one; descriptors are passed to it over a socket.

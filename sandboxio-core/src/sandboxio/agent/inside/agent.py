@@ -8,6 +8,7 @@ from struct import error as StructError  # noqa: N812
 from struct import unpack_from
 
 from .keeper import Keeper
+from .trees import send_signal
 from .wire import (
     ABORT,
     CREDIT,
@@ -18,6 +19,7 @@ from .wire import (
     FAILED,
     KILL,
     KILLED,
+    LINK,
     NO_PROCESS,
     READ,
     REMOVE,
@@ -27,29 +29,40 @@ from .wire import (
     STATUS_OWNER_GONE,
     STATUS_PROTOCOL,
     U32,
+    WRITE,
+    drain,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Callable
     from typing import NoReturn
 
+    from .disk import Watch
     from .files import Job
     from .launch import Score
     from .native import Native
+else:
+    import _signal as signal
+
+FIRST_LOOK = 2.0  # seconds after something began
 
 
 class Agent(Keeper):
     """All of it."""
 
     def __init__(self, native: Native | None, score: Score, settings: bytes) -> None:
-        lifetime, bound = unpack_from(">d?", settings)
+        lifetime, bound, self.watches = unpack_from(">d??", settings)
         super().__init__(native, score, time.monotonic() + lifetime)
-        self.workdir = settings[9:]
+        self.workdir = settings[10:]
         # What the end of stdin ends: everything, the commands that run, or nothing.
         self.at_eof = "all" if bound else "nothing" if os.getpid() == 1 else "mine"
         self.jobs: dict[int, Job] = {}
         self.ready: set[int] = set()
+        self.stirred = False  # somebody may have written since the disk was said to be idle
+        self.said_of_disk = b""
+        self.disk: Watch | None = None
         self.requests: dict[int, Callable[[int, bytes], None]] = {
             START: self.on_start,
             DATA: self.on_data,
@@ -63,6 +76,9 @@ class Agent(Keeper):
     def run(self) -> NoReturn:
         """Serve until the end."""
         self.refill()
+        if self.watches:
+            os.set_blocking(2, False)
+            drain(self.wake)  # the end of the boot's probe is no use of the sandbox
         while True:
             self.regulate()
             self.turn(not self.ready or self.congested)
@@ -111,6 +127,43 @@ class Agent(Keeper):
             self.send(FAILED, channel, bytes([NO_PROCESS]) + U32.pack(error.errno or 0))
         else:
             command.data(payload[START_HEAD.size :])
+            self.stir()
+
+    def on_signal(self, events: int) -> None:
+        """Some child ended, a further agent has something to do, or user code says so."""
+        super().on_signal(events)
+        self.stir()
+
+    def stir(self) -> None:
+        """Have the disk looked at, by the first agent: something may be written from now on."""
+        if self.watches and self.pid != 1:
+            send_signal(1, signal.SIGCHLD)
+        elif self.watches and not self.stirred:
+            self.stirred = True
+            self.say_of_disk(b"busy 0")
+            self.later(FIRST_LOOK, self.look_at_disk)
+
+    def look_at_disk(self) -> None:
+        """Begin to look; a short use of the sandbox never comes so far."""
+        from .disk import Watch
+
+        self.disk = self.disk or Watch(self)
+        self.disk.begin()
+
+    def say_of_disk(self, words: bytes) -> bool:
+        """Tell whoever enforces the cap, unless that was said; false if nobody takes it now.
+
+        What deleted files hold is said again and again: who listens may have begun only now.
+        """
+        if words != self.said_of_disk or words not in (b"idle", b"busy 0"):
+            try:
+                os.write(2, b"sandboxio: %s\n" % words)
+            except BlockingIOError:
+                return False
+            except OSError:  # there is nobody
+                pass
+            self.said_of_disk = words
+        return True
 
     def on_file(self, channel: int, kind: int, payload: bytes) -> None:
         """Begin a file operation."""
@@ -118,6 +171,8 @@ class Agent(Keeper):
 
         self.jobs[channel] = Job(self, channel, kind, payload)
         self.ready.add(channel)
+        if kind in (WRITE, LINK):
+            self.stir()
 
     def step_jobs(self) -> None:
         """Let every file operation go one step on."""

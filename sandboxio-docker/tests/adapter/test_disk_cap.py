@@ -1,0 +1,89 @@
+"""CAP-01 on a real engine: what fills the disk ends the sandbox, and a sandbox at rest is not measured."""
+
+from collections.abc import Callable
+
+import anyio
+import pytest
+import sandboxio
+from sandboxio import ExecutionTimeout, ResourceLimitExceeded, Resources, Sandbox
+from sandboxio_docker.backend import DockerBackend
+from sandboxio_docker.config import DockerConfig
+
+pytestmark = [pytest.mark.anyio, pytest.mark.docker]
+
+PYTHON = "docker://sandboxio-test/python"
+BUSYBOX = "docker://sandboxio-test/busybox?accept_vsock=1"
+CAP = Resources(disk_mb=20)
+UNLINKED = "exec 3>{0} && rm {0} && head -c {1}000000 /dev/zero >&3 && echo done && sleep {2}"
+
+
+async def until_gone(sandbox: Sandbox) -> None:
+    """Wait until the next command hits the cap."""
+    with anyio.fail_after(30):
+        while True:
+            try:
+                await sandbox.run(["true"])
+            except ResourceLimitExceeded as error:
+                assert (error.limit, error.value) == ("disk_mb", 20)
+                return
+            await anyio.sleep(1)
+
+
+async def test_deleted_files_that_a_command_still_writes_end_it() -> None:
+    script = " & ".join(UNLINKED.format(name, 8, 60) for name in "abcd")
+    async with sandboxio.create(PYTHON, timeout=120, resources=CAP) as sandbox:
+        with pytest.raises(ResourceLimitExceeded, match="disk_mb = 20"):
+            await sandbox.run(script + " & wait", timeout=30)
+        with pytest.raises(ResourceLimitExceeded, match="disk_mb = 20"):
+            await sandbox.files.read("x")
+
+
+async def test_deleted_files_below_the_cap_end_nothing() -> None:
+    async with sandboxio.create(PYTHON, timeout=120, resources=CAP) as sandbox:
+        with pytest.raises(ExecutionTimeout):
+            await sandbox.run(UNLINKED.format("a", 15, 60), timeout=8)
+        assert (await sandbox.run("head -c 15000000 /dev/zero > b; sleep 5; echo alive")).stdout == "alive\n"
+
+
+async def test_what_a_command_left_running_counts_when_nobody_waits_for_anything() -> None:
+    async with sandboxio.create(PYTHON, timeout=120, resources=CAP) as sandbox:
+        await sandbox.run(f"head -c 15000000 /dev/zero > b; ({UNLINKED.format('a', 15, 60)}) > /dev/null 2>&1 &")
+        await anyio.sleep(9)  # the second look that finds too much together
+        with pytest.raises(ResourceLimitExceeded, match="disk_mb = 20"):
+            await sandbox.run(["true"])
+
+
+@pytest.mark.parametrize("target", [PYTHON, BUSYBOX])
+async def test_files_that_only_came_by_the_files_api_count(target: str) -> None:
+    async with sandboxio.create(target, timeout=120, resources=CAP) as sandbox:
+        await anyio.sleep(3)  # at rest by now
+        for number in range(3):
+            await sandbox.files.write(f"part{number}", bytes(8_000_000))
+        await anyio.sleep(4)
+        with pytest.raises(ResourceLimitExceeded, match="disk_mb = 20"):
+            await sandbox.files.read("part1")
+
+
+@pytest.mark.parametrize("target", [PYTHON, BUSYBOX])
+async def test_a_used_sandbox_at_rest_is_not_measured_until_it_is_used_again(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del monkeypatch
+    async with sandboxio.create(target, timeout=120, resources=CAP) as sandbox:
+        await sandbox.run(["true"])
+        await anyio.sleep(6)
+        before = wakes_of_reaper()
+        await anyio.sleep(8)
+        assert wakes_of_reaper() - before <= 8  # two looks at the clock; measuring takes several wake-ups every 2 s
+        await sandbox.run("head -c 19000000 /dev/zero > a; head -c 9000000 /dev/zero > b; sleep 0.1")
+        await until_gone(sandbox)
+
+
+async def test_a_further_connection_has_what_it_does_counted() -> None:
+    async with sandboxio.create(PYTHON, timeout=120, resources=CAP) as sandbox:
+        await sandbox.run(["true"])
+        await anyio.sleep(5)  # at rest
+        other = await sandboxio.connect("docker://", sandbox.id)
+        await other.run(f"({UNLINKED.format('a', 19, 60)}) > /dev/null 2>&1 & head -c 9000000 /dev/zero > b")
+        await other.aclose()
+        await until_gone(sandbox)
