@@ -116,8 +116,10 @@ def _secrets(spec: SandboxSpec, transport: str) -> Receipt:
 def _isolation(facts: Facts) -> Enforcement:
     residuals = [
         "one kernel is shared with the host: for trusted, development and CI code",
-        "what the kernel counts by user id (inotify instances, queued signals, message queues, epoll watches) can be used"
-        " up for other sandboxes of the same user id, and for the host's own where the engine does not remap users",
+        (
+            "what the kernel counts by user id (inotify instances, queued signals, message queues, epoll watches) can be used"
+            " up for other sandboxes of the same user id, and for the host's own where the engine does not remap users"
+        ),
     ]
     if facts.values.get("seccomp") is False:
         residuals.append("this engine runs containers without its seccomp profile")
