@@ -1,6 +1,7 @@
 """The functions of the package: create, plan, list_managed, kill_managed, backend_info."""
 
 import logging
+import re
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,24 +10,37 @@ import anyio
 from pydantic import SecretStr
 
 from sandboxio import plugins
-from sandboxio.calls import LOOK_BOUND
+from sandboxio.calls import LOOK_BOUND, PortCalls
 from sandboxio.creation import create as create_opened
 from sandboxio.creation import plan_offline, plan_probed
-from sandboxio.destruction import destroy_for_sure
+from sandboxio.destruction import close_backend, closing, destroy_for_sure
 from sandboxio.errors import ConfigurationError, CreateTimeout
 from sandboxio.isolation import IsolationTier
 from sandboxio.planning import Plan
 from sandboxio.policy import NetworkPolicy, Resources
-from sandboxio.port import BackendInfo, Progress
+from sandboxio.port import BackendInfo, Observation, Progress
 from sandboxio.redaction import Redactor
-from sandboxio.request import UNSAID, Request, Unsaid, calls_to, in_thread, prepare, read_target, resolved_timeout
+from sandboxio.request import (
+    UNSAID,
+    Prepared,
+    Request,
+    Unsaid,
+    calls_to,
+    in_thread,
+    prepare,
+    read_target,
+    resolved_timeout,
+)
 from sandboxio.sandbox import Sandbox, kill_after
-from sandboxio.spec import MAX_TIMEOUT, check_metadata
+from sandboxio.spec import MAX_TIMEOUT, check_metadata, refuse_credential
 from sandboxio.target import BackendConfig
 from sandboxio.teardown import check_grace
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{7,254}\Z")
+"""What the id of a sandbox looks like anywhere; a few characters are an abbreviation."""
 
 _logger = logging.getLogger("sandboxio")
 
@@ -74,19 +88,26 @@ class Creation:
         if self._used:
             raise ConfigurationError("this create() was used already", hint="call create() again for another sandbox")
         self._used = True
-        check_grace()
-        target = read_target(self._request.target)
-        # The maximum is known once the adapter is loaded; that has to end in time, too.
-        timeout = resolved_timeout(self._request.timeout, target, MAX_TIMEOUT)
-        with anyio.move_on_after(timeout) as scope:
-            prepared = await prepare(self._request, target)
-            scope.deadline = min(scope.deadline, anyio.current_time() + prepared.spec.timeout)
-            opened = await create_opened(prepared.calls, prepared.spec, self._told(prepared.calls.redactor))
-            return Sandbox(prepared.calls, opened)
-        raise CreateTimeout(f"{target.backend} did not make a sandbox within {timeout:g} s")
+        redactor = self._request.redactor()
+        with redactor.border():
+            check_grace()
+            target = read_target(self._request.target, redactor)
+            # The maximum is known once the adapter is loaded; that has to end in time, too.
+            timeout = resolved_timeout(self._request.timeout, target, MAX_TIMEOUT)
+            with anyio.move_on_after(timeout) as scope:
+                prepared = await prepare(self._request, target, redactor)
+                scope.deadline = min(scope.deadline, anyio.current_time() + prepared.spec.timeout)
+                return await self._make(prepared)
+            raise CreateTimeout(f"{target.backend} did not make a sandbox within {timeout:g} s")
 
-    def _told(self, redactor: Redactor) -> Progress:
-        return lambda line: self._progress(redactor.text(line))
+    async def _make(self, prepared: Prepared) -> Sandbox:
+        calls = prepared.calls
+        try:
+            opened = await create_opened(calls, prepared.spec, lambda line: self._progress(calls.redactor.text(line)))
+            return Sandbox(calls, opened)
+        except BaseException:
+            await close_backend(calls)
+            raise
 
 
 def create(
@@ -100,6 +121,7 @@ def create(
     timeout: "float | Unsaid" = UNSAID,
     metadata: Mapping[str, str] | None = None,
     require_isolation: IsolationTier | None = None,
+    redact_output: bool = False,
     on_progress: Callable[[str], None] | None = None,
 ) -> Creation:
     """Make a sandbox: ``async with sandboxio.create() as sb``, or ``sb = await sandboxio.create()`` and ``sb.kill()``.
@@ -110,17 +132,22 @@ def create(
     :param resources: caps; each has a modest default and can't be unset.
     :param network: what may be reached; nothing by default.
     :param env: variables of every command.
-    :param secrets: variables of every command that are shown nowhere.
+    :param secrets: variables of every command that are shown nowhere; what commands print is theirs to show, see
+        ``redact_output``.
     :param timeout: seconds for the creation, and the sandbox's lifetime; 300 by default.
     :param metadata: labels, by which orphans are found.
     :param require_isolation: the least tier; checked before anything is asked of the provider.
+    :param redact_output: mask the secrets in what commands print, too, in any of their usual encodings and wherever a chunk
+        ends; files stay as they are.
     :param on_progress: is told in words what takes long, such as an image pull.
     :raises ConfigurationError: a wrong argument. :raises CapabilityNotSupported: a policy that the backend can't enforce.
     :raises PolicyNotEnforced: a policy that it did not enforce. :raises CreateTimeout: it took too long.
     :raises BackendUnavailable: the engine or service does not answer. :raises CreationError: anything else; nothing is
         left behind in any case.
     """
-    request = Request(target, template, resources, network, env, secrets, timeout, metadata, require_isolation)
+    request = Request(
+        target, template, resources, network, env, secrets, timeout, metadata, require_isolation, redact_output
+    )
     return Creation(request, on_progress)
 
 
@@ -142,15 +169,17 @@ async def plan(
     :param probe: ask the engine or account first, by reads only; otherwise nothing is sent.
     """
     request = Request(target, template, resources, network, env, secrets, timeout, metadata, require_isolation)
-    prepared = await prepare(request, read_target(target))
-    with prepared.calls.mapped():
-        offline = plan_offline(prepared.calls.backend, prepared.spec)
-    return await plan_probed(prepared.calls, prepared.spec) if probe else offline
+    redactor = request.redactor()
+    with redactor.border():
+        prepared = await prepare(request, read_target(target, redactor), redactor)
+        async with closing(prepared.calls) as calls:
+            offline = plan_offline(calls, prepared.spec)
+            return await plan_probed(calls, prepared.spec) if probe else offline
 
 
 async def backend_info(target: "str | BackendConfig | None" = None) -> BackendInfo:
     """Return what a backend declares: name, features, tier with its evidence, port. Nothing is opened."""
-    adapter = await in_thread(plugins.load, read_target(target).backend)
+    adapter = await in_thread(plugins.load, read_target(target, Redactor()).backend)
     return adapter.info
 
 
@@ -158,32 +187,43 @@ async def list_managed(
     target: "str | BackendConfig | None" = None, *, labels: Mapping[str, str] | None = None
 ) -> list[ManagedSandbox]:
     """Return the sandboxes of ours that carry all of ``labels``; others are never listed."""
-    calls = await calls_to(read_target(target))
-    wanted = check_metadata(labels, {})
-    found = await calls.iterate(LOOK_BOUND, lambda: calls.backend.list(wanted))
-    name = calls.backend.info.name
-    return [
-        ManagedSandbox(seen.sandbox_id, name, seen.state, seen.created_at, seen.labels)
-        for seen in found
-        if wanted.items() <= seen.labels.items()
-    ]
+    redactor = Redactor()
+    with redactor.border():
+        async with closing(await calls_to(read_target(target, redactor), redactor)) as calls:
+            wanted = check_metadata(labels, {})
+            refuse_credential("labels", wanted, redactor)
+            found = await calls.iterate(LOOK_BOUND, lambda: calls.backend.list(wanted))
+            return [_managed(calls, seen) for seen in found if wanted.items() <= seen.labels.items()]
 
 
 async def kill_managed(target: "str | BackendConfig | None", sandbox_id: str) -> None:
     """End a sandbox of ours by its full id; one that is gone is success.
 
-    :raises ConfigurationError: it is no full id of a sandbox that is ours and alive.
+    :raises ConfigurationError: it is only the beginning of an id, or nothing that could be one.
     """
-    calls = await calls_to(read_target(target))
-    if not isinstance(sandbox_id, str) or not sandbox_id:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ConfigurationError("the sandbox id is empty", hint="pass a full id, as list_managed() returns it")
-    found = await calls.iterate(LOOK_BOUND, lambda: calls.backend.list({}))
-    ids = {seen.sandbox_id for seen in found}
-    if sandbox_id not in ids:
-        if any(known.startswith(sandbox_id) for known in ids):
-            raise ConfigurationError("a prefix may match another's sandbox", hint="pass the full id")
-        return
-    await destroy_for_sure(calls, sandbox_id, {})
+    redactor = Redactor()
+    with redactor.border():
+        async with closing(await calls_to(read_target(target, redactor), redactor)) as calls:
+            found = await calls.iterate(LOOK_BOUND, lambda: calls.backend.list({}))
+            if sandbox_id in {seen.sandbox_id for seen in found}:
+                await destroy_for_sure(calls, sandbox_id, {})
+            else:
+                _check_absent(sandbox_id, found)
+
+
+def _check_absent(sandbox_id: object, found: list[Observation]) -> None:
+    """Refuse what is no id of a sandbox that is gone, but none at all: silence would pass for success."""
+    hint = "pass a full id, as list_managed() and Sandbox.id show it"
+    if not isinstance(sandbox_id, str) or not _ID.match(sandbox_id):
+        raise ConfigurationError("that can't be the id of a sandbox", hint=hint)
+    if any(seen.sandbox_id.startswith(sandbox_id) for seen in found):
+        raise ConfigurationError("that is the beginning of an id, and may match another's sandbox", hint=hint)
+
+
+def _managed(calls: PortCalls, seen: Observation) -> ManagedSandbox:
+    text = calls.redactor.text
+    labels = {text(key): text(value) for key, value in seen.labels.items()}
+    return ManagedSandbox(seen.sandbox_id, calls.backend.info.name, text(seen.state), seen.created_at, labels)
 
 
 def _no_progress(line: str) -> None:

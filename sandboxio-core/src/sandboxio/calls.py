@@ -3,13 +3,13 @@
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 import anyio
 
 from sandboxio.errors import BackendUnavailable, SandboxError
 from sandboxio.port import Backend, TransportUnfit
-from sandboxio.redaction import Redactor, safe_str
+from sandboxio.redaction import Redactor, raise_from, safe_str
 
 T = TypeVar("T")
 
@@ -33,8 +33,7 @@ class PortCalls:
         try:
             yield
         except SandboxError as error:
-            cause = error.__cause__
-            raise_from(self.redactor.error(error), None if cause is None else self.redactor.cause(cause))
+            raise_from(self.redactor.error(error), error.__cause__)
         except TransportUnfit:
             raise
         except Exception as error:  # noqa: BLE001 - whatever an SDK raises becomes one of ours, its cause kept
@@ -79,11 +78,3 @@ class PortCalls:
             text = f"{name}: unexpected {type(error).__name__}: {safe_str(error)}"
             mapped = otherwise(text, hint=hint)
         return self.redactor.error(mapped)
-
-
-def raise_from(error: SandboxError, cause: BaseException | None) -> NoReturn:
-    """Raise ``error`` from ``cause``, without the context that Python adds: it may be what `cause` replaces."""
-    try:
-        raise error from cause
-    finally:
-        error.__context__ = cause

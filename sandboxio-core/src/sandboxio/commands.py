@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from sandboxio.errors import ConfigurationError
 from sandboxio.port import CODE_PATH
+from sandboxio.redaction import raise_from, shown_name
 from sandboxio.spec import MAX_STRING, check_text
 
 # The path of the code is its file name in tracebacks; unlike `python3 PATH` this leaves the working directory on sys.path.
@@ -25,6 +26,8 @@ INTERPRETERS: Mapping[str, tuple[str, ...]] = {
 }
 """Language → argv; the names are a closed list, so that none is ever spliced into a command."""
 
+_COMMAND = "pass run(['program', 'argument']), or run('a line for the shell')"
+
 
 def command_argv(cmd: str | Sequence[str]) -> tuple[str, ...]:
     """Return the argv of a command: a string goes through ``sh -c``, a sequence through no shell.
@@ -33,9 +36,9 @@ def command_argv(cmd: str | Sequence[str]) -> tuple[str, ...]:
     """
     argv = ("sh", "-c", cmd) if isinstance(cmd, str) else tuple(cmd) if isinstance(cmd, Sequence) else ()  # pyright: ignore[reportUnnecessaryIsInstance]
     if not argv or not all(isinstance(part, str) for part in argv):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ConfigurationError("a command is a string or a non-empty sequence of strings")
+        raise ConfigurationError("a command is a string or a non-empty sequence of strings", hint=_COMMAND)
     if not argv[0]:
-        raise ConfigurationError("the command's program is empty")
+        raise ConfigurationError("the command's program is empty", hint=_COMMAND)
     for part in argv:
         size = len(check_text(part, "a command"))
         if size > MAX_STRING:
@@ -50,18 +53,22 @@ def code_argv(language: str) -> tuple[str, ...]:
     """Return the argv that runs code of a language. :raises ConfigurationError: the language is not known."""
     argv = INTERPRETERS.get(language) if isinstance(language, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]
     if argv is None:
-        raise ConfigurationError(f"language {language!r} is not known", hint=f"use one of {', '.join(INTERPRETERS)}")
+        raise ConfigurationError(
+            f"language {shown_name(language)} is not known", hint=f"use one of {', '.join(INTERPRETERS)}"
+        )
     return argv
 
 
 def code_bytes(code: str) -> bytes:
     """Return code as the interpreter reads it."""
     if not isinstance(code, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ConfigurationError(f"code is a string, not {type(code).__name__}")
+        raise ConfigurationError(
+            f"code is a string, not {type(code).__name__}", hint="pass the source text; run() takes a command"
+        )
     try:
         return code.encode("utf-8")
     except UnicodeEncodeError:
-        raise ConfigurationError("the code holds a lone surrogate", hint="pass valid Unicode text") from None
+        raise_from(ConfigurationError("the code holds a lone surrogate", hint="pass valid Unicode text"), None)
 
 
 def stdin_bytes(stdin: bytes | bytearray | memoryview | str | None) -> bytes | None:
@@ -72,14 +79,18 @@ def stdin_bytes(stdin: bytes | bytearray | memoryview | str | None) -> bytes | N
         try:
             return stdin.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
-            raise ConfigurationError("stdin holds a lone surrogate", hint="pass bytes or valid Unicode text") from None
+            raise_from(
+                ConfigurationError("stdin holds a lone surrogate", hint="pass bytes or valid Unicode text"), None
+            )
     return input_bytes(stdin, "stdin")
 
 
 def input_bytes(data: bytes | bytearray | memoryview, what: str) -> bytes:
     """Return bytes; a number, which `bytes` would turn into that many NULs, and text are refused."""
     if not isinstance(data, (bytes, bytearray, memoryview)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ConfigurationError(f"{what} is bytes, not {type(data).__name__}")
+        raise ConfigurationError(
+            f"{what} is bytes, not {type(data).__name__}", hint="pass bytes, such as text.encode()"
+        )
     return bytes(data)
 
 
@@ -87,7 +98,9 @@ def user_name(user: str | None) -> str | None:
     """Return a user name or id. :raises ConfigurationError: empty, no string, NUL."""
     if user is not None:
         if not isinstance(user, str) or not user:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigurationError("user= is a non-empty string")
+            raise ConfigurationError(
+                "user= is a non-empty string", hint="pass a user's name or id as text, such as '1000', or leave it out"
+            )
         check_text(user, "user=")
     return user
 
@@ -100,6 +113,9 @@ def no_shell() -> ConfigurationError:
 def resolve_path(path: str, cwd: str, what: str = "a path") -> str:
     """Return a sandbox path absolute, always with forward slashes. :raises ConfigurationError: empty or NUL."""
     if not isinstance(path, str) or not path:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ConfigurationError(f"{what} is a non-empty string")
+        raise ConfigurationError(
+            f"{what} is a non-empty string, not {'an empty one' if path == '' else type(path).__name__}",
+            hint="pass a path in the sandbox, such as 'data/in.csv'",
+        )
     check_text(path, what)
     return posixpath.join(cwd, path)

@@ -1,7 +1,8 @@
 """Judge a plan before anything exists: no receipt, no sandbox."""
 
 import math
-import warnings
+
+from pydantic import SecretStr
 
 from sandboxio.errors import (
     CapabilityNotSupported,
@@ -11,12 +12,15 @@ from sandboxio.errors import (
     WeakEnforcementWarning,
 )
 from sandboxio.isolation import IsolationTier
+from sandboxio.notices import warn
 from sandboxio.planning import ITEMS, Absent, Enforcement, Plan, Receipt
 from sandboxio.policy import STRENGTHS
-from sandboxio.spec import SandboxSpec
+from sandboxio.redaction import Redactor
+from sandboxio.spec import SandboxSpec, refuse_credential, refuse_secret
 
 _NEVER_ABSENT = frozenset({"network.egress", "cpu", "memory", "memory.swap", "disk", "lifetime", "labels", "isolation"})
 
+_DEFECT = "this is a defect of the adapter; report it to its maintainers"
 
 LIFETIME_UNIT = 60.0
 """Seconds by which a provider may round a lifetime up."""
@@ -44,7 +48,7 @@ def check_plan(plan: Plan, spec: SandboxSpec) -> None:
     if plan.spec != spec:
         raise PolicyNotEnforced(
             f"the plan of {spec.backend} is made for another specification than was asked for",
-            hint="this is a defect of the adapter; report it to its maintainers",
+            hint=_DEFECT,
         )
     _complete(plan)
     asked = _asked(plan)
@@ -66,13 +70,44 @@ def check_isolation(spec: SandboxSpec, tier: IsolationTier) -> None:
         )
 
 
+def refuse_shown(spec: SandboxSpec, redactor: Redactor) -> None:
+    """Refuse a secret in what is no secret: providers show it in clear, receipts and reprs do, too.
+
+    :raises ConfigurationError: the template, the configuration, a policy, a label or a variable's name holds one.
+    """
+    shown: dict[str, object] = {
+        "the template": spec.template,
+        "the configuration": [value for value in vars(spec.config).values() if not isinstance(value, SecretStr)],
+        "metadata": spec.metadata,
+        "network": vars(spec.network),
+        "resources": vars(spec.resources),
+        "a name in env": list(spec.env),
+        "a name in secrets": list(spec.secrets),
+    }
+    for what, value in shown.items():
+        refuse_secret(what, value, spec.secrets)
+        refuse_credential(what, value, redactor)
+
+
+def refuse_secrets(plan: Plan, redactor: Redactor) -> None:
+    """Refuse a plan that would show a secret to whoever reads it, or to whom the provider shows a sandbox.
+
+    :raises PolicyNotEnforced: one stands in its parameters or receipts.
+    """
+    for what, value in (("parameters", plan.parameters), ("receipts", plan.items), ("directory", plan.cwd)):
+        if redactor.holds_whole(value):
+            raise PolicyNotEnforced(
+                f"the {what} that {plan.spec.backend} planned hold the value of a secret",
+                hint="this is a defect of the adapter, unless a secret is an ordinary word: choose a longer one then",
+            )
+
+
 def warn_about(plan: Plan) -> None:
     """Emit the warnings that a caller must see when a sandbox is made."""
     if plan.tier is IsolationTier.UNKNOWN and plan.spec.require_isolation is None:
-        warnings.warn(
+        warn(
             f"the isolation of {plan.spec.backend} is unknown; pass require_isolation= to insist on a tier",
             UnverifiedIsolationWarning,
-            stacklevel=2,
         )
     for item in plan.enforcements():
         if item.policy == "network.allow" and item.strength == "sni":
@@ -82,9 +117,7 @@ def warn_about(plan: Plan) -> None:
 
 
 def _warn_weak(plan: Plan, item: Enforcement, why: str) -> None:
-    warnings.warn(
-        f"{plan.spec.backend} enforces {item.policy} with a residual: {why}", WeakEnforcementWarning, stacklevel=3
-    )
+    warn(f"{plan.spec.backend} enforces {item.policy} with a residual: {why}", WeakEnforcementWarning)
 
 
 def _complete(plan: Plan) -> None:
@@ -95,11 +128,13 @@ def _complete(plan: Plan) -> None:
         raise PolicyNotEnforced(
             f"the plan of {plan.spec.backend} has no receipt for {', '.join(missing) or 'nothing'}"
             f" and wrong ones for {', '.join(extra) or 'nothing'}",
-            hint="this is a defect of the adapter; report it to its maintainers",
+            hint=_DEFECT,
         )
     absent = [item.policy for item in plan.items if isinstance(item, Absent) and item.policy in _NEVER_ABSENT]
     if absent:
-        raise PolicyNotEnforced(f"{plan.spec.backend} can't leave {', '.join(absent)} without enforcement")
+        raise PolicyNotEnforced(
+            f"{plan.spec.backend} can't leave {', '.join(absent)} without enforcement", hint=_DEFECT
+        )
 
 
 def _asked(plan: Plan) -> dict[str, object]:
@@ -127,19 +162,26 @@ def _as_asked(plan: Plan, item: Receipt, asked: object) -> None:
     if isinstance(item, Absent):
         if wanted:
             raise PolicyNotEnforced(
-                f"{plan.spec.backend} gave no receipt for {item.policy}, which was asked for: {item.reason}"
+                f"{plan.spec.backend} gave no receipt for {item.policy}, which was asked for: {item.reason}",
+                hint=f"leave {item.policy} out, or choose another backend",
             )
     elif item.requested != asked:
-        raise PolicyNotEnforced(f"{plan.spec.backend} would set {item.policy} to {item.requested!r}, not to {asked!r}")
+        raise PolicyNotEnforced(
+            f"{plan.spec.backend} would set {item.policy} to {item.requested!r}, not to {asked!r}", hint=_DEFECT
+        )
 
 
 def _bounded(plan: Plan, item: Enforcement) -> None:
     """Refuse a default that is none: providers write "unlimited" as 0, -1, infinity or nothing."""
     value, spec = item.requested, plan.spec
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-        raise PolicyNotEnforced(f"{spec.backend} would set {item.policy} to {value!r}, which bounds nothing")
+        raise PolicyNotEnforced(
+            f"{spec.backend} would set {item.policy} to {value!r}, which bounds nothing", hint=_DEFECT
+        )
     if item.policy == "lifetime" and not spec.timeout <= value <= spec.timeout + LIFETIME_UNIT:
-        raise PolicyNotEnforced(f"{spec.backend} would set the lifetime to {value:g} s, not to {spec.timeout:g} s")
+        raise PolicyNotEnforced(
+            f"{spec.backend} would set the lifetime to {value:g} s, not to {spec.timeout:g} s", hint=_DEFECT
+        )
 
 
 def _strong_enough(plan: Plan) -> None:

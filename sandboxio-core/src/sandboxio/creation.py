@@ -5,13 +5,23 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from sandboxio.attestation import check_observation
-from sandboxio.calls import LOOK_BOUND, PortCalls, raise_from
-from sandboxio.coverage import check_plan, refuse_unbuilt, warn_about
+from sandboxio.calls import LOOK_BOUND, PortCalls
+from sandboxio.coverage import check_plan, refuse_secrets, refuse_shown, refuse_unbuilt, warn_about
 from sandboxio.destruction import destroy_for_sure
 from sandboxio.errors import CreationError, SandboxError
 from sandboxio.planning import Plan
-from sandboxio.port import Backend, Facts, Observation, PreparesTemplate, Progress, Session, TransportUnfit
+from sandboxio.port import (
+    Backend,
+    Facts,
+    HoldsSecrets,
+    Observation,
+    PreparesTemplate,
+    Progress,
+    Session,
+    TransportUnfit,
+)
 from sandboxio.provision import provision
+from sandboxio.redaction import raise_from
 from sandboxio.spec import SandboxSpec, new_create_id
 
 FACTS_LIFE = 60.0
@@ -55,15 +65,18 @@ class FactsCache:
 _facts = FactsCache()
 
 
-def plan_offline(backend: Backend, spec: SandboxSpec) -> Plan:
+def plan_offline(calls: PortCalls, spec: SandboxSpec) -> Plan:
     """Plan from declared facts: what this refuses is refused without any traffic."""
     refuse_unbuilt(spec)
-    return _planned(backend, spec, backend.info.baseline)
+    refuse_shown(spec, calls.redactor)
+    return _planned(calls, spec, calls.backend.info.baseline)
 
 
-def _planned(backend: Backend, spec: SandboxSpec, facts: Facts) -> Plan:
-    plan = backend.plan(spec, facts)
-    check_plan(plan, spec)
+def _planned(calls: PortCalls, spec: SandboxSpec, facts: Facts) -> Plan:
+    with calls.mapped():
+        plan = calls.backend.plan(spec, facts)
+        check_plan(plan, spec)
+        refuse_secrets(plan, calls.redactor)
     return plan
 
 
@@ -74,14 +87,12 @@ async def plan_probed(calls: PortCalls, spec: SandboxSpec, *, fresh: bool = Fals
     if facts is None:
         facts = await calls.bounded(LOOK_BOUND, lambda: backend.probe(spec))
         _facts.put(backend, spec, facts)
-    with calls.mapped():
-        return _planned(backend, spec, facts)
+    return _planned(calls, spec, facts)
 
 
 async def create(calls: PortCalls, spec: SandboxSpec, progress: Progress) -> Opened:
     """Make, attest and open one sandbox; the caller bounds it in time."""
-    with calls.mapped():
-        plan_offline(calls.backend, spec)
+    plan_offline(calls, spec)
     plan = await plan_probed(calls, spec)
     warn_about(plan)
     try:
@@ -95,13 +106,13 @@ async def _make_again(calls: PortCalls, spec: SandboxSpec, unfit: TransportUnfit
     # A name of its own: what the first attempt made under the old one may still be in the way of being removed.
     spec = replace(spec, create_id=new_create_id())
     _facts.put(calls.backend, spec, unfit.facts)
-    with calls.mapped():
-        plan = _planned(calls.backend, spec, unfit.facts)
+    plan = _planned(calls, spec, unfit.facts)
     try:
         return await _make(calls, plan, progress)
     except TransportUnfit as again:
         text = calls.redactor.text(f"{calls.backend.info.name}: no transport fits: {again}")
-        raise_from(CreationError(text), calls.redactor.cause(again))
+        hint = "use an image with python3, or with sleep and a shell"
+        raise_from(CreationError(text, hint=hint), calls.redactor.cause(again))
 
 
 async def _make(calls: PortCalls, plan: Plan, progress: Progress) -> Opened:
@@ -114,6 +125,8 @@ async def _make(calls: PortCalls, plan: Plan, progress: Progress) -> Opened:
         seen = await _attest(calls, plan, sandbox_id)
         with calls.mapped(CreationError):
             session = await backend.open(sandbox_id, plan)
+            if isinstance(session, HoldsSecrets):
+                calls.redactor.ask(session.secret_values)
             cwd = str(session.info().get("cwd") or plan.cwd or "/")
     except BaseException:
         with suppress(Warning):  # turned into an error by a filter; the error at hand is not replaced
@@ -139,6 +152,9 @@ async def _attest(calls: PortCalls, plan: Plan, sandbox_id: str) -> Observation:
     except CreationError:
         raise
     except SandboxError as error:
-        raise CreationError(f"{backend.info.name} did not say what it applied: {error.message}") from error
+        raise CreationError(
+            f"{backend.info.name} did not say what it applied: {error.message}",
+            hint=error.hint or f"check that {backend.info.name} is up and not overloaded",
+        ) from error
     with calls.mapped(CreationError):
         return check_observation(plan, backend.info, sandbox_id, seen)

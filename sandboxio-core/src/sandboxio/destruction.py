@@ -1,15 +1,15 @@
 """The end of a sandbox: asked for, seen, or said loudly not to have been seen."""
 
 import time
-import warnings
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import anyio
 
 from sandboxio.calls import PortCalls
 from sandboxio.errors import OrphanedSandboxWarning, SandboxError
+from sandboxio.notices import warn
 from sandboxio.port import Session
 from sandboxio.teardown import OwnTask, teardown_grace
 
@@ -89,7 +89,26 @@ async def close(calls: PortCalls, session: Session) -> None:
         await session.aclose()
 
 
+async def close_backend(calls: PortCalls) -> None:
+    """Close what was made for one sandbox or one call, immune to cancellation; it must not hold anybody up either."""
+
+    async def work() -> None:
+        with suppress(SandboxError), calls.mapped(), anyio.move_on_after(CLOSE_BOUND):
+            await calls.backend.aclose()
+
+    await OwnTask(work).finish(CLOSE_BOUND, lambda: None)
+
+
+@asynccontextmanager
+async def closing(calls: PortCalls) -> AsyncGenerator[PortCalls]:
+    """Use calls for one operation."""
+    try:
+        yield calls
+    finally:
+        await close_backend(calls)
+
+
 def warn_orphan(calls: PortCalls, sandbox_id: str, labels: Mapping[str, str], why: str) -> None:
     """Name a sandbox that may still be there."""
     text = f"sandbox {sandbox_id} of {calls.backend.info.name} (labels {dict(labels)}) may be left over: {why}"
-    warnings.warn(calls.redactor.text(text), OrphanedSandboxWarning, stacklevel=3)
+    warn(calls.redactor.text(text), OrphanedSandboxWarning)

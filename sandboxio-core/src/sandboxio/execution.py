@@ -21,7 +21,9 @@ BACKSTOP = 2.0
 STOP = 1.0
 """Seconds that the feeding of stdin, given up, may take to end."""
 SHOWN = 500
-"""Bytes of the end of stderr that an error message shows."""
+"""Characters of the end of stderr that an error message shows."""
+MOST_SHOWN = 1024 * 1024
+"""Bytes of the end of stderr that are looked at for it: more than the longest secret, in its longest form."""
 
 
 class Running:
@@ -39,7 +41,7 @@ class Running:
         lease.check_alive()
         budget = Budget.of(lease, timeout)
         with anyio.move_on_after(budget.left()):
-            return cls(lease, await lease.start(command, budget.seconds + BACKSTOP), budget)
+            return cls(lease, lease.as_shown(await lease.start(command, budget.seconds + BACKSTOP)), budget)
         raise budget.expired(lease, Collected(1))
 
     async def end(self) -> None:
@@ -164,5 +166,11 @@ def _result(lease: "Lease", ended: Exit, output: Collected, duration: float) -> 
         stdout_truncated=output.truncated("stdout"),
         stderr_truncated=output.truncated("stderr"),
         limits_hit=ended.limits_hit,
-        shown=lease.redacted(output.kept("stderr")[-SHOWN:].decode("utf-8", "replace")),
+        shown=_shown(lease, output),
     )
+
+
+def _shown(lease: "Lease", output: Collected) -> str:
+    """Return the end of stderr for messages: masked before it is cut, so that no half of a secret is left over."""
+    text = output.kept("stderr")[-MOST_SHOWN:].decode("utf-8", "replace")
+    return lease.redactor.end(text, SHOWN, cut_off=output.truncated("stderr"))

@@ -6,6 +6,7 @@ from contextlib import aclosing, asynccontextmanager, suppress
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream
 
+from sandboxio.border import masked
 from sandboxio.commands import input_bytes
 from sandboxio.errors import ConfigurationError, FileSystemError, SandboxError
 from sandboxio.file_calls import FileCalls, as_generator, disk_cap
@@ -18,6 +19,7 @@ GIVE_UP = 2.0
 """Seconds that a service gets to end by itself, when the content that it writes is given up."""
 
 
+@masked(lambda reader: reader._calls.lease.redactor)
 class FileReader:
     """A file's content, piece by piece: ``async for chunk in reader``. The pieces are never empty.
 
@@ -68,6 +70,7 @@ async def reading(begin: Begin, service: Callable[[], HasFiles], path: str) -> A
         yield reader
 
 
+@masked(lambda writer: writer._calls.lease.redactor)
 class FileWriter:
     """A new content, piece by piece. It replaces the file when the block is left without an exception.
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
 from typing import TYPE_CHECKING, TypeVar
 
+from sandboxio.border import masked
 from sandboxio.command_files import CommandFiles
 from sandboxio.commands import input_bytes, resolve_path
 from sandboxio.downloading import DEFAULT_MAX_BYTES, download
@@ -14,6 +15,7 @@ from sandboxio.errors import ConfigurationError, FileSystemError, NotADirectory,
 from sandboxio.file_calls import FileCalls, as_generator, disk_cap
 from sandboxio.file_streams import FileReader, FileWriter, reading, writing
 from sandboxio.port import FileInfo, HasFiles
+from sandboxio.redaction import raise_from, shown_name, shown_number
 from sandboxio.result import check_max_output
 from sandboxio.uploading import upload
 
@@ -31,6 +33,7 @@ _LOOP = 40
 """ELOOP."""
 
 
+@masked(lambda files: files._lease.redactor)
 class Files:
     """The files of one sandbox. Relative paths resolve against `Sandbox.cwd`; contents are bytes, exactly.
 
@@ -74,8 +77,8 @@ class Files:
             return data.decode(encoding)
         except UnicodeDecodeError as error:
             raise ConfigurationError(f"{path!r} is not valid {encoding}", hint="use read() for bytes") from error
-        except LookupError as error:
-            raise ConfigurationError(f"no encoding is named {encoding!r}") from error
+        except (LookupError, TypeError, ValueError):
+            raise_from(_no_encoding(encoding), None)
 
     async def write(self, path: str, data: bytes | bytearray | memoryview | str) -> None:
         """Write a file whole or not at all, making missing parents; text is written as UTF-8.
@@ -199,7 +202,7 @@ def _content(data: bytes | bytearray | memoryview | str) -> memoryview:
     try:
         return memoryview(data.encode("utf-8"))
     except UnicodeEncodeError:
-        raise ConfigurationError("the text holds a lone surrogate", hint="pass bytes or valid Unicode text") from None
+        raise_from(ConfigurationError("the text holds a lone surrogate", hint="pass bytes or valid Unicode text"), None)
 
 
 async def _chunks(content: memoryview) -> AsyncIterator[bytes]:
@@ -208,10 +211,16 @@ async def _chunks(content: memoryview) -> AsyncIterator[bytes]:
 
 
 def _local_path(local: str | os.PathLike[str]) -> str:
-    path = os.fspath(local)
+    path = os.fspath(local) if isinstance(local, os.PathLike) else local
     if not isinstance(path, str) or not path or "\0" in path:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ConfigurationError(f"{local!r} is no path of this machine")
+        raise ConfigurationError("that is no path of this machine", hint="pass a non-empty str or pathlib.Path")
     return path
+
+
+def _no_encoding(encoding: object) -> ConfigurationError:
+    return ConfigurationError(
+        f"no encoding is named {shown_name(encoding)}", hint="pass one that Python knows, such as 'utf-8' or 'latin-1'"
+    )
 
 
 def _own_name(path: str) -> str | None:
@@ -222,5 +231,8 @@ def _own_name(path: str) -> str | None:
 
 def _check_max_bytes(value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ConfigurationError(f"max_bytes={value!r} is no number of bytes")
+        raise ConfigurationError(
+            f"max_bytes={shown_number(value)} is no number of bytes",
+            hint=f"pass 0 or more; {DEFAULT_MAX_BYTES} is usual",
+        )
     return value

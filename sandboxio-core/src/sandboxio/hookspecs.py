@@ -45,7 +45,7 @@ def sandboxio_make_backend(config: "BackendConfig") -> "Backend | Any":
     """Make the backend for one configuration.
 
     Called for each `create`, `connect` and `list_managed`, in a worker thread. An adapter may return one object for
-    equal configurations; it is shared between tasks, threads and event loops.
+    equal configurations; it is shared between tasks, threads and event loops then, and closed once for each time.
 
     :param config: the typed configuration, its template resolved.
     :return: the `Backend`. Since 0.1.

@@ -11,7 +11,7 @@ import anyio.lowlevel
 
 from sandboxio.calls import PortCalls
 from sandboxio.creation import Opened
-from sandboxio.destruction import Doomed, close, warn_orphan
+from sandboxio.destruction import Doomed, close, close_backend, warn_orphan
 from sandboxio.errors import (
     ConfigurationError,
     ConnectError,
@@ -23,6 +23,8 @@ from sandboxio.errors import (
 from sandboxio.planning import Enforcement
 from sandboxio.policy import Resources
 from sandboxio.port import Command, Exit, ProcessDriver
+from sandboxio.redacted_output import RedactedDriver
+from sandboxio.redaction import Redactor
 from sandboxio.result import ExecResult
 from sandboxio.teardown import OwnTask, finish, teardown_grace
 
@@ -85,9 +87,14 @@ class Lease:
         """Translate what the adapter raises."""
         return self._calls.mapped(ExecutionError)
 
-    def redacted(self, text: str) -> str:
-        """Mask secrets in a text that goes into a message."""
-        return self._calls.redactor.text(text)
+    @property
+    def redactor(self) -> Redactor:
+        """What masks the secrets of this sandbox and of its provider."""
+        return self._calls.redactor
+
+    def as_shown(self, driver: ProcessDriver) -> ProcessDriver:
+        """Return a command whose output is as the caller wants it: as it is, or without secrets."""
+        return RedactedDriver(driver, self._calls.redactor) if self.plan.spec.redact_output else driver
 
     def lifetime_left(self) -> float:
         """Seconds until the provider ends the sandbox, negative afterwards."""
@@ -257,6 +264,7 @@ class Lease:
         await self._doomed.until_gone()
         self._life.closed = True
         await close(self._calls, self.session)
+        await close_backend(self._calls)
 
 
 def _on_our_clock(opened: Opened, expires_at: float) -> float:

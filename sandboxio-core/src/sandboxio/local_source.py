@@ -3,7 +3,6 @@
 import os
 import stat
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from sandboxio.errors import FileSystemError
@@ -39,7 +38,7 @@ class LocalSource:
 
     def begin(self) -> Found:
         """Open the top, and say what it is."""
-        found = _found(Path(self._path).stat(), self._path)
+        found = _found(os.stat(self._path), self._path)  # noqa: PTH116 - a Path would write the name anew
         if found.kind == "folder":
             self._folders.append(os.open(self._path, FOLDER))
             return found

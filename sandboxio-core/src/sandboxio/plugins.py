@@ -13,15 +13,16 @@ import importlib_metadata
 import pluggy
 
 from sandboxio import __version__, hookspecs
-from sandboxio.calls import raise_from
 from sandboxio.errors import BackendNotFound, BackendNotInstalled, ConfigurationError, SandboxError
 from sandboxio.port import PORT, Backend, BackendInfo
-from sandboxio.redaction import Redactor, safe_str
+from sandboxio.redaction import Redactor, raise_from, safe_str, shown_name
 from sandboxio.target import BackendConfig
 
 GROUP = "sandboxio.backends"
 OURS = ("bubblewrap", "daytona", "docker", "e2b", "modal", "vercel")
 """Backends whose adapters this project ships or will ship."""
+WRITTEN = ("docker",)
+"""Those whose adapters exist."""
 
 _loaded: dict[str, "Adapter"] = {}
 _registered: dict[str, str] = {}
@@ -45,8 +46,7 @@ class Adapter:
         try:
             made = self._call("sandboxio_make_backend", config=config)
         except SandboxError as error:
-            cause = error.__cause__
-            raise_from(redactor.error(error), None if cause is None else redactor.cause(cause))
+            raise_from(redactor.error(error), error.__cause__)
         return cast("Backend", made)
 
     def _check(self, plugin: object) -> None:
@@ -54,16 +54,18 @@ class Adapter:
             self._manager.register(plugin, name=self.name)
             self._manager.check_pending()
         except Exception as error:  # pluggy's own, and what looking at a strange object raises
-            raise ConfigurationError(f"{self._who()} is no plugin of sandboxio: {error}") from error
+            raise ConfigurationError(f"{self._who()} is no plugin of sandboxio: {error}", hint=self._repair) from error
         for caller in self._manager.get_hookcallers(plugin) or ():
             for implementation in caller.get_hookimpls():
                 if inspect.iscoroutinefunction(implementation.function):
-                    raise ConfigurationError(f"{self._who()}: {caller.name} is async; hooks are synchronous")
+                    raise ConfigurationError(
+                        f"{self._who()}: {caller.name} is async; hooks are synchronous", hint=self._repair
+                    )
 
     def _ask_info(self) -> BackendInfo:
         info = self._call("sandboxio_backend_info")
         if not isinstance(info, BackendInfo) or info.name != self.name:
-            raise ConfigurationError(f"{self._who()} gave no BackendInfo of the name {self.name!r}")
+            raise ConfigurationError(f"{self._who()} gave no BackendInfo of the name {self.name!r}", hint=self._repair)
         if info.port not in (PORT, PORT - 1):
             raise ConfigurationError(
                 f"{self._who()} implements port {info.port}, sandboxio-core {__version__} speaks {PORT} and {PORT - 1}",
@@ -83,8 +85,12 @@ class Adapter:
                 hint=f"repair or reinstall {self.distribution} and the SDK that it needs",
             ) from error
         if len(answers) != 1:
-            raise ConfigurationError(f"{self._who()} does not implement {hook}")
+            raise ConfigurationError(f"{self._who()} does not implement {hook}", hint=self._repair)
         return answers[0]
+
+    @property
+    def _repair(self) -> str:
+        return f"this is a defect of {self.distribution}; see sandboxio.hookspecs for what an adapter implements"
 
     def _who(self) -> str:
         return f"the backend {self.name!r} of {self.distribution}"
@@ -99,7 +105,9 @@ def register(name: str, target: str) -> None:
     """
     with _lock:
         if _registered.get(name, target) != target or (name not in _registered and _entry_points(name)):
-            raise ConfigurationError(f"a backend named {name!r} is registered already")
+            raise ConfigurationError(
+                f"a backend named {shown_name(name)} is registered already", hint="register it under another name"
+            )
         _registered[name] = target
 
 
@@ -163,10 +171,15 @@ def _activate(name: str, distribution: str, point: importlib_metadata.EntryPoint
 def _missing(name: str) -> ConfigurationError:
     known = ", ".join(installed()) or "none"
     if name in OURS:
-        return BackendNotInstalled(
-            f"the backend {name!r} is not installed (installed: {known})",
-            hint=f"install the distribution sandboxio-{name} from the same checkout or release as sandboxio-core",
-        )
+        return BackendNotInstalled(f"the backend {name!r} is not installed (installed: {known})", hint=_how(name))
     return BackendNotFound(
-        f"no backend is named {name!r} (installed: {known})", hint="check the spelling, or install its adapter"
+        f"no backend is named {shown_name(name)} (installed: {known})",
+        hint="check the spelling, or install its adapter",
     )
+
+
+def _how(name: str) -> str:
+    if name not in WRITTEN:
+        return f"there is no release of sandboxio-{name} yet; use one of {', '.join(WRITTEN)}"
+    # Never by name from an index: there the names of some of our distributions belong to another project.
+    return f"install sandboxio-{name} from the checkout or the wheels of sandboxio-core {__version__}, by its path"

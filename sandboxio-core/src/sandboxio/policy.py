@@ -72,7 +72,7 @@ class NetworkPolicy(Value):
         if isinstance(value, str) or not isinstance(value, (list, tuple)):
             raise ValueError("a tuple of host names, addresses or CIDRs is wanted")  # noqa: TRY004
         entries: tuple[object, ...] = tuple(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        targets = tuple(dict.fromkeys(normalise_target(entry) for entry in entries))
+        targets = tuple(dict.fromkeys(_normalised(index, entry) for index, entry in enumerate(entries)))
         _refuse_everything(targets)
         return targets
 
@@ -95,6 +95,14 @@ class NetworkPolicy(Value):
         return self.egress
 
 
+def _normalised(index: int, entry: object) -> str:
+    """Name an entry by its place: what was passed for a host name may be a URL with a password."""
+    try:
+        return normalise_target(entry)
+    except ValueError as error:
+        raise ValueError(f"entry {index} {error}") from None
+
+
 _LONGEST = 1024
 """Characters looked at: far more than a host name has, few enough for the slow IDNA codec."""
 _NUMBER = re.compile(r"(?:[0-9]+|0x[0-9a-f]*)\Z")
@@ -107,17 +115,17 @@ def normalise_target(entry: object) -> str:
     :raises ValueError: it is no host name, ``*.suffix``, address or CIDR.
     """
     if not isinstance(entry, str) or not entry.strip():
-        raise ValueError("an entry of allow is empty or no string")
+        raise ValueError("is empty or no string")
     text = entry.strip()
     if len(text) > _LONGEST:
-        raise ValueError("an entry of allow is longer than any host name")
+        raise ValueError("is longer than any host name")
     network = _as_network(text)
     if network is not None:
         return network
     if "://" in text or "/" in text:
-        raise ValueError(f"{entry!r} is a URL or a malformed CIDR; name the host, address or CIDR alone")
+        raise ValueError("is a URL or a malformed CIDR; name the host, address or CIDR alone")
     if ":" in text:
-        raise ValueError(f"{entry!r} has a port; an allowlist names hosts, not ports")
+        raise ValueError("has a port; an allowlist names hosts, not ports")
     return _host_name(text)
 
 
@@ -128,17 +136,17 @@ def _as_network(text: str) -> str | None:
         network = ipaddress.ip_network(text, strict=True)
     except ValueError as error:
         if "host bits" in str(error):
-            raise ValueError(f"{text!r} has host bits set; write the network's own address") from None
+            raise ValueError("has host bits set; write the network's own address") from None
         return None
     if network.prefixlen == 0:
-        raise ValueError(f"{text!r} opens everything; that is no allowlist: use egress='allow'")
+        raise ValueError("opens everything; that is no allowlist: use egress='allow'")
     return str(network)
 
 
 def _address(text: str) -> str:
     address = ipaddress.ip_address(text)
     if isinstance(address, ipaddress.IPv6Address) and address.scope_id:
-        raise ValueError(f"{text!r} names a link of one machine; a sandbox has others")
+        raise ValueError("names a link of one machine; a sandbox has others")
     return str(address)
 
 
@@ -164,12 +172,12 @@ def _host_name(text: str) -> str:
     try:
         ascii_name = name.encode("idna").decode("ascii").lower() if name else ""
     except UnicodeError:
-        raise ValueError(f"{text!r} is no valid host name") from None
+        raise ValueError("is no valid host name") from None
     labels = ascii_name.split(".")
     if len(ascii_name) > 253 or not all(_LABEL.match(label) for label in labels):
-        raise ValueError(f"{text!r} is no valid host name")
+        raise ValueError("is no valid host name")
     if _NUMBER.match(labels[-1]):  # resolvers take it for an address: 0x7f000001 is 127.0.0.1
-        raise ValueError(f"{text!r} looks like a malformed address")
+        raise ValueError("looks like a malformed address")
     if wildcard and len(labels) < 2:
-        raise ValueError(f"{text!r} opens a whole top-level domain")
+        raise ValueError("opens a whole top-level domain")
     return f"*.{ascii_name}" if wildcard else ascii_name

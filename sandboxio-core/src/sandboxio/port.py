@@ -7,7 +7,7 @@ since the epoch.
 The protocols here are version `PORT`. Core accepts an adapter of this version or the one before.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
@@ -52,7 +52,7 @@ class BackendInfo:
     :param tier: the isolation that holds by default; `tier_evidence` says where that is documented and when it was read.
     :param baseline: facts to plan with while nothing was asked; at most as able as any probed facts.
     :param observable: the policy items that `Backend.observe` always returns; core destroys what misses one.
-    :param credentials: the environment variables that hold the provider's credentials.
+    :param credentials: the environment variables that hold the provider's credentials; core shows their values nowhere.
     :param resource_caps_supported: false if caps belong to the template (then non-default `Resources` are refused).
     :param simulated: true only for a fake.
     """
@@ -282,7 +282,11 @@ class Backend(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Give up connections and threads; sandboxes live on."""
+        """Give up connections and threads; sandboxes live on.
+
+        Core calls it once for each time that `sandboxio_make_backend` returned the backend: when the sandbox that it was
+        for is gone or given up, or the one call that it was for is over.
+        """
         ...
 
 
@@ -299,6 +303,19 @@ class PreparesTemplate(Protocol):
 
         :return: true if it was not there before: what was known about it is stale, so core probes and plans once more.
         """
+        ...
+
+
+@runtime_checkable
+class HoldsSecrets(Protocol):
+    """A `Backend` or `Session` that holds secret values which core has to mask and can't know otherwise.
+
+    Such as a token that the provider gave out for one sandbox, or an account's key from a file. Secret fields of a
+    configuration (`pydantic.SecretStr`) and `BackendInfo.credentials` are known to core already.
+    """
+
+    def secret_values(self) -> Iterable[str]:
+        """Return those that are known by now; asked anew whenever something is masked, so quick and without I/O."""
         ...
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 import anyio
 import anyio.lowlevel
 
+from sandboxio.border import masked
 from sandboxio.commands import input_bytes, no_shell
 from sandboxio.errors import ConfigurationError, ConnectError, SandboxError, SandboxGone
 from sandboxio.execution import Running
@@ -26,6 +27,7 @@ SETTLE = 0.5
 OutputChunk = Chunk
 
 
+@masked(lambda process: process._lease.redactor)
 class Process:
     """A streamed command; use it as ``async with sandbox.stream(…) as proc: async for chunk in proc``.
 

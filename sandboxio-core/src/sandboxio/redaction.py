@@ -1,65 +1,115 @@
 """Keep known secrets out of everything that leaves core: one place, upstream of every message."""
 
-import base64
-import html
-import json
 import re
-import shlex
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import FunctionType, MethodType, ModuleType
-from urllib.parse import quote
+from contextlib import AbstractContextManager
+from types import FunctionType, MethodType, ModuleType, TracebackType
+from typing import NoReturn
 
-from sandboxio.errors import ProviderError, SandboxError, SandboxGone
+from sandboxio.errors import ProviderError, SandboxError
+from sandboxio.secret_forms import SHORTEST, cut, forms_of, merged, unfinished, whole
 
 MASK = "***"
-SHORTEST = 4
-"""Characters below which a value is not looked for: it would shred every text (`spec.check_secrets` refuses it)."""
-_CUT = 8
-"""Characters of a secret's beginning that count as the secret where a text was cut off."""
-_CUT_MARKS = ("…", "...", "[...", "[…", "'...", '"...')
-"""What programs write where they cut a text."""
 _DEPTH, _NODES = 5, 2000
-"""How far an exception's attributes are searched."""
+"""How far an exception's attributes are searched; what has more objects is taken to hold a secret."""
+_PLAIN_DEPTH, _PLAIN_NODES = 50, 10_000_000
+_WORD = re.compile(r"[A-Za-z_-]{1,32}[0-9]{0,2}\Z")
+
+Source = Callable[[], Iterable[str]]
 
 
 class Redactor:
-    """Replaces secrets in text: as they are, in base64, hex, URL-quoted and escaped, and cut where a text was cut."""
+    """Replaces secrets in text: as they are, in base64, hex, URL-quoted and escaped, and cut where a text was cut.
 
-    def __init__(self, secrets: Iterable[str]) -> None:
-        values = {value for value in secrets if len(value) >= SHORTEST}
-        self._forms = sorted({form for value in values for form in _forms(value) if len(form) >= SHORTEST})
+    It may learn more while it is in use: credentials are known once an adapter is loaded, a sandbox's own tokens once
+    the provider made it.
+    """
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._values: set[str] = set()
+        self._sources: list[Source] = []
+        self._forms: list[str] = []
+        self.learn(secrets)
 
     def __repr__(self) -> str:
         return f"<Redactor of {len(self._forms)} forms>"
 
+    def learn(self, secrets: Iterable[str]) -> None:
+        """Mask these, too."""
+        new = {value for value in secrets if len(value) >= SHORTEST} - self._values
+        if new:
+            self._values |= new
+            forms = {form for value in new for form in forms_of(value) if len(form) >= SHORTEST}
+            self._forms = sorted(forms.union(self._forms))
+
+    def ask(self, source: Source) -> None:
+        """Mask whatever ``source`` returns at the moment when something is masked, and what it returned before."""
+        self._sources.append(source)
+
+    @property
+    def forms(self) -> list[str]:
+        """Every form of every secret that is known at this moment."""
+        for source in self._sources:
+            self.learn(source())
+        return self._forms
+
     def text(self, text: str) -> str:
         """Return ``text`` with every secret masked."""
-        parts: list[str] = []
-        end = 0
-        for start, stop in self._found(text):
-            parts += [text[end:start], MASK]
-            end = stop
-        return "".join([*parts, text[end:]])
+        return _masked(text, self._found(text), 0)
+
+    def end(self, text: str, size: int, *, cut_off: bool = False) -> str:
+        """Return the last ``size`` characters of ``text``, masked before they are cut out.
+
+        :param cut_off: whether more followed once: then the beginning of a secret, however short, is masked at the end.
+        """
+        forms = self.forms
+        first = max(0, len(text) - size)
+        text = text[max(0, first - max(map(len, forms), default=0)) :]
+        first = max(0, len(text) - size)
+        spans = [*whole(forms, text), *cut(forms, text)]
+        if cut_off and (start := unfinished(forms, text)) < len(text):
+            spans.append((start, len(text)))
+        return _masked(text, [span for span in merged(spans) if span[1] > first], first)
+
+    def plain(self, value: object) -> object:
+        """Return plain data (text, bytes, mappings, sequences, sets, numbers) with every secret masked, keys included.
+
+        This is what a record, an audit event or a span goes through before it leaves.
+        """
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, (bytes, bytearray)):
+            return self.text(bytes(value).decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+        if isinstance(value, Mapping):
+            return {self.plain(key): self.plain(item) for key, item in value.items()}  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        if isinstance(value, (list, tuple, set, frozenset)):
+            masked = (self.plain(item) for item in value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+            return tuple(masked) if isinstance(value, tuple) else list(masked)
+        return value if value is None or isinstance(value, (bool, int, float)) else self.text(str(value))
 
     def holds_secret(self, text: str) -> bool:
         """Whether a secret stands in ``text``, in any form."""
         return bool(self._found(text))
 
+    def holds_whole(self, value: object) -> bool:
+        """Whether plain data holds a whole secret, in any form; what only begins like one is none."""
+        forms = self.forms
+        return any(whole(forms, text) for text in _texts(value, depth=_PLAIN_DEPTH, nodes=_PLAIN_NODES))
+
+    def border(self) -> AbstractContextManager[None]:
+        """Around a public call: no error that leaves it, nor what it is chained to, holds a secret."""
+        return _Border(self)
+
     def error(self, error: SandboxError) -> SandboxError:
-        """Mask the secrets in an error's own message, hint, reason and notes, in place."""
-        error.message, error.hint = self.text(error.message), self.text(error.hint)
-        error.args = (error.message,)
-        if isinstance(error, SandboxGone):
-            error.reason = self.text(error.reason)
-        notes: list[str] = getattr(error, "__notes__", [])
-        notes[:] = [self.text(str(note)) for note in notes]
+        """Mask the secrets in an error's texts and notes, in place, and in what it is chained to."""
+        self._clean(error, {id(error): error})
         return error
 
     def cause(self, error: BaseException) -> BaseException:
         """Return ``error``, or where it holds a secret anywhere a redacted `ProviderError` in its place."""
-        if not self._forms:
+        if not self.forms:
             return error
         try:
             shown = "".join(traceback.format_exception(error))
@@ -68,16 +118,67 @@ class Redactor:
             held = True
         return ProviderError(f"{type(error).__name__}: {self.text(safe_str(error))}") if held else error
 
+    def _clean(self, error: SandboxError, seen: dict[int, BaseException]) -> None:
+        for name, value in vars(error).items():
+            if (
+                isinstance(value, str) and name != "why"
+            ):  # a message, hint or reason; what a command printed is bytes, and its caller's
+                setattr(error, name, self.text(value))
+        error.args = (error.message,)
+        notes: list[str] = getattr(error, "__notes__", [])
+        notes[:] = [self.text(str(note)) for note in notes]
+        shown = error.__suppress_context__
+        error.__context__ = self._link(error.__context__, seen)
+        error.__cause__ = self._link(error.__cause__, seen)
+        error.__suppress_context__ = shown  # assigning a cause sets it
+
+    def _link(self, error: BaseException | None, seen: dict[int, BaseException]) -> BaseException | None:
+        """Return what may stand in the place of ``error`` in a chain; most are there twice, as cause and as context."""
+        if error is None:
+            return None
+        if id(error) not in seen:
+            seen[id(error)] = error if isinstance(error, SandboxError) else self.cause(error)
+            if isinstance(error, SandboxError):
+                self._clean(error, seen)
+        return seen[id(error)]
+
     def _found(self, text: str) -> list[tuple[int, int]]:
         """Return where secrets stand, in order, overlapping ones as one."""
-        spans = sorted(span for form in self._forms for span in _spans(form, text))
-        merged: list[tuple[int, int]] = []
-        for start, end in spans:
-            if merged and start < merged[-1][1]:
-                merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-            else:
-                merged.append((start, end))
-        return merged
+        forms = self.forms
+        return merged([*whole(forms, text), *cut(forms, text)])
+
+
+def _masked(text: str, spans: list[tuple[int, int]], end: int) -> str:
+    """Return ``text`` from ``end`` on with the spans masked."""
+    parts: list[str] = []
+    for start, stop in spans:
+        parts += [text[end:start], MASK]
+        end = stop
+    return "".join([*parts, text[end:]])
+
+
+class _Border:
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, SandboxError):
+            self._redactor.error(error)
+        elif isinstance(error, Exception) and (masked := self._redactor.cause(error)) is not error:
+            raise_from(masked, None)
+
+
+def raise_from(error: BaseException, cause: BaseException | None) -> NoReturn:
+    """Raise ``error`` from ``cause``, without the context that Python adds: it may be what `cause` replaces."""
+    try:
+        raise error from cause
+    finally:
+        error.__context__ = cause
 
 
 def safe_str(error: BaseException) -> str:
@@ -88,35 +189,42 @@ def safe_str(error: BaseException) -> str:
         return "(its text can't be shown)"
 
 
-def _spans(form: str, text: str) -> Iterator[tuple[int, int]]:
-    """Yield where ``form`` stands in ``text``: whole anywhere, or its beginning where the text was cut."""
-    head = form[:_CUT]
-    start = text.find(head)
-    while start >= 0:
-        size = len(head)
-        while size < len(form) and text.startswith(form[size], start + size):
-            size += 1
-        rest = text[start + size : start + size + 5]
-        if size == len(form) or (size >= _CUT and (not rest or rest.startswith(_CUT_MARKS))):
-            yield start, start + size
-        start = text.find(head, start + 1)
+def shown_name(name: object) -> str:
+    """Return a name that a caller passed as a message may show it: a word as it is, nothing that may be a token.
+
+    A key and its value are easily swapped, and a message is written before anybody knows what is secret.
+    """
+    return repr(name) if isinstance(name, str) and _WORD.match(name) else "(a name that is not shown)"
 
 
-def _texts(root: BaseException) -> Iterator[str]:
-    """Yield the texts in an exception's arguments and attributes, those of its objects, and of its causes."""
+def shown_number(value: object) -> str:
+    """Return a number that a caller passed as a message may show it; of anything else only the type."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return f"(a {type(value).__name__})"
+    # The digits of a huge integer are refused by Python itself.
+    return repr(value) if isinstance(value, float) or abs(value) < 10**20 else "(a huge number)"
+
+
+def _texts(root: object, *, depth: int = _DEPTH, nodes: int = _NODES) -> Iterator[str]:
+    """Yield the texts in a value: its items and attributes, an exception's arguments and causes.
+
+    :raises RuntimeError: there are more than can be looked at.
+    """
     pending: deque[tuple[object, int]] = deque([(root, 0)])
     seen: dict[int, object] = {}
-    while pending and len(seen) < _NODES:
-        value, depth = pending.popleft()
+    while pending:
+        value, level = pending.popleft()
         if id(value) in seen:
             continue
+        if len(seen) >= nodes:
+            raise RuntimeError("too many objects to look at")
         seen[id(value)] = value
         if isinstance(value, str):
             yield value
         elif isinstance(value, (bytes, bytearray)):
             yield value.decode("utf-8", "surrogateescape")
-        elif depth < _DEPTH:
-            pending.extend((inner, depth + 1) for inner in _inside(value))
+        elif level < depth:
+            pending.extend((inner, level + 1) for inner in _inside(value))
 
 
 def _inside(value: object) -> Iterator[object]:
@@ -130,40 +238,5 @@ def _inside(value: object) -> Iterator[object]:
         yield from list(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     elif not isinstance(value, (type, ModuleType, FunctionType, MethodType)):
         yield from vars(value).values() if hasattr(value, "__dict__") else ()
-
-
-def _forms(value: str) -> Iterator[str]:
-    data = value.encode("utf-8", "surrogateescape")
-    yield from _escaped(value)
-    yield from (data.hex(), data.hex().upper(), data.hex(" "), data.hex(":"))
-    for encode in (base64.b64encode, base64.urlsafe_b64encode):
-        yield encode(data).decode().rstrip("=")
-        yield from _base64_inside(encode, data)
-    lines = [line for line in value.splitlines() if len(line) >= _CUT]
-    if len(lines) > 1:  # tracebacks and quotes indent each line
-        yield from lines
-
-
-def _escaped(value: str) -> Iterator[str]:
-    yield value
-    for quoted in (quote(value, safe="", errors="replace"), quote(value, errors="replace")):
-        yield from (quoted, _lower_percent(quoted), quoted.replace("%20", "+"))
-    yield from (html.escape(value), shlex.quote(value), repr(value)[1:-1])
-    yield repr(value.encode("utf-8", "surrogateescape"))[2:-1]
-    once, plain = json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]
-    yield from (once, plain, once.replace("/", "\\/"))
-    yield from (json.dumps(once)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1])
-
-
-def _lower_percent(quoted: str) -> str:
-    return re.sub("%[0-9A-F]{2}", lambda match: match.group().lower(), quoted)
-
-
-def _base64_inside(encode: Callable[[bytes], bytes], data: bytes) -> Iterator[str]:
-    """Yield the base64 text of ``data`` at each of the three places that it can have in a longer encoded text."""
-    for shift in range(3):
-        text = encode(b"\0" * shift + data).decode()
-        start = (0, 2, 3)[shift]
-        end = len(text.rstrip("=")) - (1 if (shift + len(data)) % 3 else 0)
-        if end - start >= _CUT:
-            yield text[start:end]
+        for name in getattr(type(value), "__slots__", ()):
+            yield getattr(value, name, None)

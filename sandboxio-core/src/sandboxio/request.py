@@ -15,7 +15,7 @@ from sandboxio.calls import PortCalls
 from sandboxio.errors import ConfigurationError
 from sandboxio.isolation import IsolationTier
 from sandboxio.policy import NetworkPolicy, Resources
-from sandboxio.port import Backend, BackendInfo
+from sandboxio.port import Backend, BackendInfo, HoldsSecrets
 from sandboxio.redaction import Redactor
 from sandboxio.spec import (
     DEFAULT_TIMEOUT,
@@ -26,7 +26,6 @@ from sandboxio.spec import (
     check_secrets,
     check_timeout,
     new_create_id,
-    refuse_secret,
 )
 from sandboxio.target import BackendConfig, Target, parse_target, resolve_config
 
@@ -34,6 +33,13 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 DEFAULT_TARGET = "docker://"
+
+_INSTANCES: Mapping[type, str] = {
+    Resources: "pass sandboxio.Resources(cpu=…, memory_mb=…), or leave it out for the defaults",
+    NetworkPolicy: 'pass sandboxio.NetworkPolicy(egress="deny" or "allow"), or leave it out: nothing is reached then',
+    IsolationTier: f"pass one of {', '.join(f'sandboxio.IsolationTier.{tier.name}' for tier in IsolationTier)}",
+}
+"""What to pass where a value of the class is wanted."""
 
 _SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?\Z", re.ASCII)
 
@@ -51,7 +57,7 @@ class Unsaid:
 UNSAID = Unsaid()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)  # a repr would show the secrets
 class Request:
     """The arguments of `create`, not looked at yet."""
 
@@ -64,6 +70,12 @@ class Request:
     timeout: object = UNSAID
     metadata: Mapping[str, str] | None = None
     require_isolation: IsolationTier | None = None
+    redact_output: bool = False
+
+    def redactor(self) -> Redactor:
+        """Return a redactor of the secrets as they were passed: messages about wrong arguments are masked, too."""
+        given = self.secrets.values() if isinstance(self.secrets, Mapping) else ()
+        return Redactor(plain for value in given if isinstance(plain := _plain(value), str))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,23 +86,32 @@ class Prepared:
     spec: SandboxSpec
 
 
-async def prepare(request: Request, target: Target) -> Prepared:
+async def prepare(request: Request, target: Target, redactor: Redactor) -> Prepared:
     """Load the adapter, validate every argument and resolve every default; nothing is sent."""
-    adapter = await in_thread(plugins.load, target.backend)
+    adapter = await _loaded(target, redactor)
     spec = _spec(request, target, adapter.info)
-    redactor = Redactor(_secret_values(spec, adapter.info))
+    redactor.learn(_secret_fields(spec.config))
     return Prepared(await _connected(adapter, spec.config, redactor), spec)
 
 
-async def calls_to(target: Target) -> PortCalls:
+async def calls_to(target: Target, redactor: Redactor) -> PortCalls:
     """Return the calls to the backend that a target names."""
-    adapter = await in_thread(plugins.load, target.backend)
+    adapter = await _loaded(target, redactor)
     config = resolve_config(target, adapter.info.config, None)
-    return await _connected(adapter, config, Redactor(_credentials(adapter.info)))
+    redactor.learn(_secret_fields(config))
+    return await _connected(adapter, config, redactor)
+
+
+async def _loaded(target: Target, redactor: Redactor) -> plugins.Adapter:
+    adapter = await in_thread(plugins.load, target.backend)
+    redactor.ask(lambda: _credentials(adapter.info))
+    return adapter
 
 
 async def _connected(adapter: plugins.Adapter, config: BackendConfig, redactor: Redactor) -> PortCalls:
     backend: Backend = await in_thread(adapter.make_backend, config, redactor)
+    if isinstance(backend, HoldsSecrets):
+        redactor.ask(backend.secret_values)
     return PortCalls(backend, redactor)
 
 
@@ -99,14 +120,14 @@ async def in_thread(function: Callable[[Unpack[Ts]], T], *arguments: *Ts) -> T:
     return await anyio.to_thread.run_sync(function, *arguments, abandon_on_cancel=True)
 
 
-def read_target(target: "str | BackendConfig | None") -> Target:
+def read_target(target: "str | BackendConfig | None", redactor: Redactor) -> Target:
     """Read a target, ``None`` standing for ``$SANDBOXIO_BACKEND``, else `DEFAULT_TARGET`."""
     if target is not None:
         return parse_target(target)
     chosen = os.environ.get("SANDBOXIO_BACKEND") or DEFAULT_TARGET
     parsed = parse_target(chosen)
     # The parameters are not shown: something secret may stand there by mistake.
-    _logger.info("no target given: using %s://%s", parsed.backend, parsed.template or "")
+    _logger.info("no target given: using %s://%s", parsed.backend, redactor.text(parsed.template or ""))
     return parsed
 
 
@@ -118,7 +139,6 @@ def _spec(request: Request, target: Target, info: BackendInfo) -> SandboxSpec:
     config = resolve_config(target, info.config, request.template)
     env = check_env(request.env, "env")
     secrets = check_secrets(request.secrets, env)
-    refuse_secret("the template", config.template or "", secrets)
     return SandboxSpec(
         backend=info.name,
         config=config,
@@ -131,6 +151,7 @@ def _spec(request: Request, target: Target, info: BackendInfo) -> SandboxSpec:
         metadata=check_metadata(request.metadata, secrets),
         require_isolation=request.require_isolation,
         create_id=new_create_id(),
+        redact_output=_instance(request.redact_output, bool, "redact_output"),
     )
 
 
@@ -146,7 +167,10 @@ def _resources(given: Resources | None, config: BackendConfig, info: BackendInfo
 
 def _instance(value: object, cls: type[T], name: str) -> T:
     if not isinstance(value, cls):
-        raise ConfigurationError(f"{name}= takes a {cls.__name__}, not {type(value).__name__}")
+        raise ConfigurationError(
+            f"{name}= takes a {cls.__name__}, not {type(value).__name__}",
+            hint=_INSTANCES.get(cls, "pass True or False"),
+        )
     return value
 
 
@@ -166,8 +190,12 @@ def _longest(info: BackendInfo) -> float:
     return min(MAX_TIMEOUT, info.baseline.maxima.get("lifetime", MAX_TIMEOUT))
 
 
-def _secret_values(spec: SandboxSpec, info: BackendInfo) -> list[str]:
-    return [secret.get_secret_value() for secret in spec.secrets.values()] + _credentials(info)
+def _plain(value: object) -> object:
+    return value.get_secret_value() if isinstance(value, SecretStr) else value
+
+
+def _secret_fields(config: BackendConfig) -> list[str]:
+    return [value.get_secret_value() for value in vars(config).values() if isinstance(value, SecretStr)]
 
 
 def _credentials(info: BackendInfo) -> list[str]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from sandboxio.errors import ConfigurationError, ExecutionError
 from sandboxio.port import Chunk, StreamName
+from sandboxio.redaction import shown_number
 
 DEFAULT_MAX_OUTPUT = 8 * 1024 * 1024
 """Bytes kept of each stream of a `run`."""
@@ -60,7 +61,11 @@ class ExecResult:
         if self.ok:
             return self
         said = self.shown.strip() or "nothing on stderr"
-        raise ExecutionError(f"the command ended with exit code {self.exit_code}: {said}", result=self)
+        raise ExecutionError(
+            f"the command ended with exit code {self.exit_code}: {said}",
+            hint="see stdout and stderr of the error's .result",
+            result=self,
+        )
 
     def __repr__(self) -> str:
         """Show sizes, never output: it is data, and may be secret."""
@@ -100,6 +105,7 @@ def check_max_output(value: int, name: str = "max_output") -> int:
     """Return a number of bytes that may be kept. :raises ConfigurationError: it is out of range."""
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_MAX_OUTPUT:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigurationError(
-            f"{name}={value!r} is out of range", hint=f"pass 1 to {MAX_MAX_OUTPUT} bytes; stream() is lossless"
+            f"{name}={shown_number(value)} is out of range",
+            hint=f"pass 1 to {MAX_MAX_OUTPUT} bytes; stream() is lossless",
         )
     return value

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sandboxio import commands
+from sandboxio.border import masked
 from sandboxio.calls import PortCalls
 from sandboxio.capabilities import Capability
 from sandboxio.creation import Opened
@@ -17,6 +18,7 @@ from sandboxio.lease import Lease
 from sandboxio.planning import Enforcement, Receipt
 from sandboxio.port import Command, Exit
 from sandboxio.process import Process
+from sandboxio.redaction import shown_name
 from sandboxio.result import DEFAULT_MAX_OUTPUT, ExecResult, check_max_output
 from sandboxio.spec import MAX_TIMEOUT, check_env, check_timeout
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
+@masked(lambda sandbox: sandbox._lease.redactor)
 class Sandbox:
     """A running sandbox; made by `create`. Leaving its context kills it.
 
@@ -57,13 +60,14 @@ class Sandbox:
     def info(self) -> Mapping[str, object]:
         """What is known about the connection: transport, what a kill ends, what was seen at start."""
         with self._lease.mapped():
-            return self._lease.session.info()
+            return {name: self._lease.redactor.plain(value) for name, value in self._lease.session.info().items()}
 
     def __repr__(self) -> str:
         """Name backend, id, tier, egress and lifetime."""
         egress = self._lease.plan["network.egress"]
         wanted = egress.requested if isinstance(egress, Enforcement) else "?"
-        return f"<Sandbox {self.backend} {self.id[:12]} {self.isolation.value} {wanted} {self.timeout:g}s>"
+        text = f"<Sandbox {self.backend} {self.id[:12]} {self.isolation.value} {wanted} {self.timeout:g}s>"
+        return self._lease.redactor.text(text)
 
     async def run(
         self,
@@ -121,7 +125,8 @@ class Sandbox:
         ended, result = await self._execute(command, None, timeout, check_max_output(max_output))
         if not ended.started and ended.limit is None:
             raise ConfigurationError(
-                f"the sandbox has no interpreter {argv[0]!r} for {language}", hint="use an image that has it"
+                f"the sandbox has no interpreter {argv[0]!r} for {language}",
+                hint=f"use an image that has it; `run(['{argv[0]}', …])` needs it, too",
             )
         return self._within_caps(ended, result)
 
@@ -190,7 +195,7 @@ class Sandbox:
         own = check_env(env, "env")
         clash = sorted(set(own) & set(secrets))
         if clash:
-            raise ConfigurationError(f"env names the secret {clash[0]!r}", hint="keep it in one of them")
+            raise ConfigurationError(f"env names the secret {shown_name(clash[0])}", hint="keep it in one of them")
         return {**spec.env, **own, **secrets}
 
     def _within_caps(self, ended: Exit, result: ExecResult) -> ExecResult:

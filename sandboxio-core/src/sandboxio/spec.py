@@ -12,7 +12,8 @@ from pydantic import SecretStr
 from sandboxio.errors import ConfigurationError
 from sandboxio.isolation import IsolationTier
 from sandboxio.policy import NetworkPolicy, Resources
-from sandboxio.redaction import SHORTEST
+from sandboxio.redaction import Redactor, raise_from, shown_name, shown_number
+from sandboxio.secret_forms import SHORTEST
 from sandboxio.target import BackendConfig
 
 T = TypeVar("T")
@@ -37,6 +38,7 @@ class SandboxSpec:
     :param timeout: seconds, both for the creation and as the lifetime.
     :param metadata: reaches the provider's labels.
     :param create_id: a client-chosen unique name, by which an orphan is found.
+    :param redact_output: whether secrets are masked in what commands print, too.
     """
 
     backend: str
@@ -50,6 +52,7 @@ class SandboxSpec:
     metadata: Mapping[str, str]
     require_isolation: IsolationTier | None
     create_id: str
+    redact_output: bool = False
 
 
 def new_create_id() -> str:
@@ -66,13 +69,8 @@ def check_timeout(value: object, what: str, maximum: float = MAX_TIMEOUT) -> flo
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ConfigurationError(f"{what}: a number of seconds is wanted, not {type(value).__name__}", hint=hint)
     if not 0 < value <= maximum:  # false for NaN, and an integer of any size compares
-        raise ConfigurationError(f"{what}: {_shown(value)} is out of range", hint=hint)
+        raise ConfigurationError(f"{what}: {shown_number(value)} is out of range", hint=hint)
     return float(value)
-
-
-def _shown(number: float) -> str:
-    # The digits of a huge integer are refused by Python itself.
-    return repr(number) if isinstance(number, float) or abs(number) < 10**20 else "a huge number"
 
 
 def check_env(env: Mapping[str, str] | None, what: str) -> Mapping[str, str]:
@@ -88,7 +86,10 @@ def check_mapping(value: Mapping[str, T] | None, what: str) -> Mapping[str, T]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ConfigurationError(f"{what}: a mapping of names to values is wanted")
+        raise ConfigurationError(
+            f"{what}: a mapping of names to values is wanted, not {type(value).__name__}",
+            hint=f"pass {what.rpartition(' ')[2]}={{'NAME': 'value'}}, or leave it out",
+        )
     return value
 
 
@@ -96,14 +97,18 @@ def check_variable(name: object, value: object, what: str) -> None:
     """Refuse a name or value that no process environment can carry."""
     if not isinstance(name, str) or not _NAME.match(name):
         raise ConfigurationError(
-            f"{what}: {name!r} is no variable name", hint="use a non-empty string without '=', NUL or newline"
+            f"{what}: {shown_name(name)} is no variable name", hint="use a non-empty string without '=', NUL or newline"
         )
+    where = f"{what}[{shown_name(name)}]"
     if not isinstance(value, str):
-        raise ConfigurationError(f"{what}[{name!r}]: a string is wanted, not {type(value).__name__}")
-    size = len(check_text(name, what)) + len(check_text(value, f"{what}[{name!r}]")) + 1
+        raise ConfigurationError(
+            f"{where}: a string is wanted, not {type(value).__name__}",
+            hint="pass text, such as str(value); to unset a variable, leave it out",
+        )
+    size = len(check_text(name, what)) + len(check_text(value, where)) + 1
     if size > MAX_STRING:
         raise ConfigurationError(
-            f"{what}[{name!r}]: {size} bytes is over Linux's limit of {MAX_STRING} for one entry",
+            f"{where}: {size} bytes is over Linux's limit of {MAX_STRING} for one entry",
             hint="write large values to a file with files.write()",
         )
 
@@ -116,7 +121,7 @@ def check_text(text: str, what: str) -> bytes:
     try:
         data = text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
-        raise ConfigurationError(f"{what} holds a lone surrogate", hint="pass valid Unicode text") from None
+        raise_from(ConfigurationError(f"{what} holds a lone surrogate", hint="pass valid Unicode text"), None)
     if b"\0" in data:
         raise ConfigurationError(
             f"{what} holds a NUL byte", hint="NUL can't be part of it; pass it over stdin or a file"
@@ -132,11 +137,11 @@ def check_secrets(secrets: Mapping[str, str | SecretStr] | None, env: Mapping[st
         check_variable(name, plain, "secrets")
         if len(plain) < SHORTEST:
             raise ConfigurationError(
-                f"secrets[{name!r}] has fewer than {SHORTEST} characters and can't be redacted",
+                f"secrets[{shown_name(name)}] has fewer than {SHORTEST} characters and can't be redacted",
                 hint="pass it in env= if it is no secret",
             )
         if name in env:
-            raise ConfigurationError(f"{name!r} is in both env and secrets", hint="keep it in one of them")
+            raise ConfigurationError(f"{shown_name(name)} is in both env and secrets", hint="keep it in one of them")
         checked[name] = SecretStr(plain)
     return MappingProxyType(checked)
 
@@ -146,16 +151,24 @@ def check_metadata(metadata: Mapping[str, str] | None, secrets: Mapping[str, Sec
     checked = dict(check_mapping(metadata, "metadata"))
     for key, value in checked.items():
         if not isinstance(key, str) or not isinstance(value, str) or not key:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ConfigurationError("metadata: non-empty string keys and string values are wanted")
+            raise ConfigurationError(
+                "metadata: non-empty string keys and string values are wanted", hint="pass {'tenant_id': 'a', …}"
+            )
         check_text(key, "a metadata key")
-        check_text(value, f"metadata[{key!r}]")
+        check_text(value, f"metadata[{shown_name(key)}]")
         refuse_secret("a key of metadata", key, secrets)
-        refuse_secret(f"metadata[{key!r}]", value, secrets)
+        refuse_secret(f"metadata[{shown_name(key)}]", value, secrets)
     return MappingProxyType(checked)
 
 
-def refuse_secret(what: str, text: str, secrets: Mapping[str, SecretStr]) -> None:
-    """Refuse a text that providers show in clear and that holds a secret."""
+def refuse_secret(what: str, value: object, secrets: Mapping[str, SecretStr]) -> None:
+    """Refuse plain data that providers show in clear and that holds a secret, in any form."""
     for name, secret in secrets.items():
-        if secret.get_secret_value() in text:
-            raise ConfigurationError(f"{what} contains the value of the secret {name!r}", hint="take it out")
+        if Redactor([secret.get_secret_value()]).holds_whole(value):
+            raise ConfigurationError(f"{what} contains the value of the secret {shown_name(name)}", hint="take it out")
+
+
+def refuse_credential(what: str, value: object, redactor: Redactor) -> None:
+    """Refuse plain data that providers show in clear and that holds anything else that is masked."""
+    if redactor.holds_whole(value):
+        raise ConfigurationError(f"{what} contains a credential of the backend", hint="take it out")

@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 from pydantic import ConfigDict, ValidationError
 
 from sandboxio.errors import ConfigurationError
+from sandboxio.redaction import raise_from, shown_name
 from sandboxio.values import Value, configuration_error
 
 DSN_FORM = "<backend>://[<template>][?param=value]"
@@ -53,7 +54,10 @@ def parse_target(target: "str | BackendConfig") -> Target:
     if isinstance(target, BackendConfig):
         return Target(type(target).backend, target.template, config=target)
     if not isinstance(target, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be untyped
-        raise ConfigurationError(f"a target is a DSN or a typed configuration, not {type(target).__name__}")
+        raise ConfigurationError(
+            f"a target is a DSN or a typed configuration, not {type(target).__name__}",
+            hint=f"write {DSN_FORM}, such as docker://, or pass such as DockerConfig(…)",
+        )
     match = _SCHEME.match(target)
     if not match:
         raise ConfigurationError(
@@ -73,7 +77,7 @@ def check_template(backend: str, text: object, what: str) -> str:
     :raises ConfigurationError: it has characters that no such name has, or a user or password.
     """
     if not isinstance(text, str):
-        raise ConfigurationError(f"{what} is a string, not {type(text).__name__}")
+        raise ConfigurationError(f"{what} is a string, not {type(text).__name__}", hint="pass the image's name as text")
     name, at, digest = text.partition("@")
     if at and not _DIGEST.match(digest):
         raise ConfigurationError(
@@ -88,18 +92,18 @@ def _parameters(backend: str, query: str) -> dict[str, str]:
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
     except ValueError:
-        raise ConfigurationError("the DSN's parameters are malformed", hint="write ?name=value&name=value") from None
+        raise_from(ConfigurationError("the DSN's parameters are malformed", hint="write ?name=value&name=value"), None)
     params: dict[str, str] = {}
     for name, value in pairs:
         if not name:
             raise ConfigurationError("a parameter of the DSN has no name", hint="write ?name=value&name=value")
         if _CREDENTIAL.search(name):
             raise ConfigurationError(
-                f"a DSN may not carry credentials (parameter {name!r})",
+                f"a DSN may not carry credentials (parameter {shown_name(name)})",
                 hint=f"set the environment variable that {backend} documents for it",
             )
         if name in params:
-            raise ConfigurationError(f"the DSN names {name!r} twice", hint="name it once")
+            raise ConfigurationError(f"the DSN names {shown_name(name)} twice", hint="name it once")
         params[name] = value
     return params
 
@@ -113,7 +117,10 @@ def resolve_config(target: Target, config_class: type[BackendConfig], template: 
         raise ConfigurationError("the target and template= name different templates", hint="name one of them")
     config = target.config or _from_parameters(target, config_class)
     if not isinstance(config, config_class):
-        raise ConfigurationError(f"{type(config).__name__} is no configuration of {target.backend}")
+        raise ConfigurationError(
+            f"{type(config).__name__} is no configuration of {target.backend}",
+            hint=f"pass a {config_class.__name__}, or a DSN: {target.backend}://",
+        )
     chosen = target.template if template is None else template
     if chosen is not None:
         chosen = check_template(target.backend, chosen, "template=")
@@ -127,14 +134,14 @@ def _from_parameters(target: Target, config_class: type[BackendConfig]) -> Backe
     for name in given:
         if name not in known:
             raise ConfigurationError(
-                f"{target.backend} has no DSN parameter {name!r}",
+                f"{target.backend} has no DSN parameter {shown_name(name)}",
                 hint=f"it has: timeout{''.join(', ' + field for field in sorted(known))}",
             )
     try:
         # A DSN's values are text: read leniently here ("1" is a number and a truth value), strictly everywhere else.
         parsed = _lenient(config_class).model_validate_strings(dict(given))
     except ValidationError as error:
-        raise configuration_error(config_class.__name__, error) from None
+        raise_from(configuration_error(config_class.__name__, error, config_class.model_fields), None)
     return config_class(**{name: getattr(parsed, name) for name in parsed.model_fields_set})
 
 

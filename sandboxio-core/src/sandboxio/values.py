@@ -1,10 +1,12 @@
 """The base of the value objects that callers construct."""
 
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from sandboxio.errors import ConfigurationError
+from sandboxio.redaction import raise_from, shown_name
 
 
 class Value(BaseModel):
@@ -18,7 +20,7 @@ class Value(BaseModel):
         try:
             super().__init__(**fields)
         except ValidationError as error:
-            raise configuration_error(type(self).__name__, error) from None
+            raise_from(configuration_error(type(self).__name__, error, type(self).model_fields), None)
 
     def replace(self, **changes: Any) -> "Any":
         """Return a copy with some fields changed, validated again."""
@@ -26,13 +28,15 @@ class Value(BaseModel):
         return type(self)(**{**given, **changes})
 
 
-def configuration_error(name: str, error: ValidationError) -> ConfigurationError:
+def configuration_error(name: str, error: ValidationError, fields: Iterable[str]) -> ConfigurationError:
     """Say which field is wrong and why, never with the value: it may be a secret."""
     details = error.errors(include_input=False, include_url=False, include_context=False)
     first = details[0]
     field = ".".join(str(part) for part in first["loc"])
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
-        return ConfigurationError(f"{name} has no field {field!r}", hint="check the spelling of the field")
+        return ConfigurationError(
+            f"{name} has no field {shown_name(field)}", hint=f"it has: {', '.join(fields) or 'none'}"
+        )
     where = f"{name}({field}=…)" if field else name
     return ConfigurationError(f"{where}: {message}", hint=f"correct {field or name}")

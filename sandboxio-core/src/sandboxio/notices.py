@@ -1,0 +1,20 @@
+"""Warnings, at the line of the caller whom they concern."""
+
+import sys
+import warnings
+
+from sandboxio.errors import SandboxWarning
+
+_OURS = frozenset({"sandboxio", "contextlib", "anyio", "asyncio", "trio", "outcome"})
+"""Packages between a caller's line and what core does for it."""
+
+
+def warn(text: str, category: type[SandboxWarning]) -> None:
+    """Emit a warning that points to the innermost line outside of sandboxio.
+
+    A fixed stack level can't: how many frames of coroutines are in between depends on how the call was awaited.
+    """
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] in _OURS:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, category, stacklevel=level)

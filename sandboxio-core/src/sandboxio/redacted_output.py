@@ -1,0 +1,86 @@
+"""What a command prints, with the secrets masked, for callers who ask for it."""
+
+from collections import deque
+
+from sandboxio.port import Chunk, Exit, Killed, ProcessDriver, StreamName
+from sandboxio.redaction import MASK, Redactor
+from sandboxio.secret_forms import CUT, unfinished, whole
+
+
+class RedactedStream:
+    """Masks secrets in bytes that come in pieces, wherever the pieces end.
+
+    What may still become a secret is held back: less than the longest form of one, so the memory is bounded.
+    """
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._forms = [form.encode("utf-8", "surrogateescape") for form in redactor.forms]
+        self._held = b""
+        self._masked = 0  # bytes of what is held that belong to a mask that was put out already
+
+    def feed(self, data: bytes) -> bytes:
+        """Take a piece, and return what can be shown by now."""
+        text = self._held + data
+        return self._shown(text, unfinished(self._forms, text))
+
+    def finish(self) -> bytes:
+        """Return the rest at the end; a secret that was begun there, and is long enough to tell, is masked."""
+        text = self._held
+        begun = unfinished(self._forms, text)
+        return self._shown(text, len(text), [(begun, len(text))] if len(text) - begun >= CUT else [])
+
+    def _shown(self, text: bytes, end: int, more: "list[tuple[int, int]] | None" = None) -> bytes:
+        """Return ``text`` up to ``end`` with its secrets masked, and hold back what is left.
+
+        A secret that begins before ``end`` can't get longer any more, one behind it can, or be part of a longer one.
+        """
+        parts: list[bytes] = []
+        done = self._masked
+        for start, stop in sorted([*whole(self._forms, text), *(more or [])]):
+            if start >= end:
+                break
+            if start >= done:
+                parts += [text[done:start], MASK.encode()]
+            done = max(done, stop)
+        parts.append(text[done:end])
+        self._held, self._masked = text[end:], max(0, done - end)
+        return b"".join(parts)
+
+
+class RedactedDriver:
+    """A `ProcessDriver` whose output is masked."""
+
+    def __init__(self, driver: ProcessDriver, redactor: Redactor) -> None:
+        self._driver = driver
+        self._streams: dict[StreamName, RedactedStream] = {
+            "stdout": RedactedStream(redactor),
+            "stderr": RedactedStream(redactor),
+        }
+        self._rest: deque[Chunk] | None = None
+
+    async def receive(self) -> Chunk | None:
+        """Return the next piece that can be shown."""
+        while self._rest is None:
+            chunk = await self._driver.receive()
+            if chunk is None:
+                ends = [Chunk(name, stream.finish()) for name, stream in self._streams.items()]
+                self._rest = deque(end for end in ends if end.data)
+            elif shown := self._streams[chunk.stream].feed(chunk.data):
+                return Chunk(chunk.stream, shown)
+        return self._rest.popleft() if self._rest else None
+
+    async def send(self, data: bytes) -> None:
+        """Write to stdin."""
+        await self._driver.send(data)
+
+    async def close_stdin(self) -> None:
+        """End stdin."""
+        await self._driver.close_stdin()
+
+    async def wait(self) -> Exit:
+        """Wait for the command itself to end."""
+        return await self._driver.wait()
+
+    async def kill(self) -> Killed:
+        """End the command."""
+        return await self._driver.kill()
