@@ -5,8 +5,8 @@ import json
 import logging
 import traceback
 import warnings
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sandboxio import (
     Absent,
-    CapabilityNotSupported,
     ConfigurationError,
     CreationError,
     FileSystemError,
@@ -31,7 +30,7 @@ from sandboxio import (
     SandboxError,
     SandboxGone,
 )
-from sandboxio.port import Chunk, Command, Exit, Facts, Observation
+from sandboxio.port import Chunk, Command, Exit, Facts
 
 from .stub import Program, StubBackend, StubConfig, StubSession, raising
 
@@ -40,7 +39,9 @@ pytestmark = pytest.mark.anyio
 canaries = st.text(st.sampled_from("abcXYZ0189-_./+=:@ %'\"\\<&ü€"), min_size=8, max_size=24).map(
     lambda text: f"q7{text}Zk"
 )
-few = settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(
+    max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 
 
 class NativeError(Exception):
@@ -81,7 +82,7 @@ class Watch:
         self._caplog = caplog
 
     @contextmanager
-    def block(self) -> Iterator[None]:
+    def block(self) -> Generator[None]:
         self._caplog.clear()
         with warnings.catch_warnings(record=True) as warned, self._caplog.at_level(logging.DEBUG):
             warnings.simplefilter("always")
@@ -168,29 +169,33 @@ async def test_no_parameter_of_a_dsn(target: str, watch: Watch, canary: str) -> 
     watch.check(canary)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda canary: NetworkPolicy(allow=(f"{canary} x",)),
-        lambda canary: NetworkPolicy(allow=(f"https://u:{canary}@example.com",)),
-        lambda canary: NetworkPolicy(allow=(f"{canary}:80",)),
-        lambda canary: NetworkPolicy(egress=canary),
-        lambda canary: NetworkPolicy(ingress_ports=(canary,)),
-        lambda canary: NetworkPolicy(min_strength=canary),
-        lambda canary: NetworkPolicy(**{f"{canary}1": 1}),
-        lambda canary: Resources(cpu=canary),
-        lambda canary: Resources(memory_mb=canary),
-        lambda canary: Resources(**{f"{canary}1": 1}),
-        lambda canary: StubConfig(count=canary),
-        lambda canary: StubConfig(template=5, names=canary),
-        lambda canary: sandboxio.register(f"docker{canary}", canary) or sandboxio.register(f"docker{canary}", "other"),
-    ],
-    ids=range(13),
-)
+def registered_twice(canary: Any) -> None:
+    sandboxio.register(f"docker{canary}", canary)
+    sandboxio.register(f"docker{canary}", "other")
+
+
+VALUES: list[Callable[[Any], object]] = [
+    lambda canary: NetworkPolicy(allow=(f"{canary} x",)),
+    lambda canary: NetworkPolicy(allow=(f"https://u:{canary}@example.com",)),
+    lambda canary: NetworkPolicy(allow=(f"{canary}:80",)),
+    lambda canary: NetworkPolicy(egress=canary),
+    lambda canary: NetworkPolicy(ingress_ports=(canary,)),
+    lambda canary: NetworkPolicy(min_strength=canary),
+    lambda canary: NetworkPolicy().replace(**{f"{canary}1": 1}),
+    lambda canary: Resources(cpu=canary),
+    lambda canary: Resources(memory_mb=canary),
+    lambda canary: Resources().replace(**{f"{canary}1": 1}),
+    lambda canary: StubConfig(count=canary),
+    lambda canary: StubConfig(names=canary),
+    registered_twice,
+]
+
+
+@pytest.mark.parametrize("make", VALUES, ids=range(len(VALUES)))
 @few
 @given(canary=canaries)
 def test_no_argument_of_a_value_although_nobody_knows_yet_that_it_is_a_secret(
-    watch: Watch, make: Callable[[str], object], canary: str
+    watch: Watch, make: Callable[[Any], object], canary: str
 ) -> None:
     with watch.block():
         make(canary)
@@ -198,46 +203,51 @@ def test_no_argument_of_a_value_although_nobody_knows_yet_that_it_is_a_secret(
     assert watch.errors
 
 
-CALLS: dict[str, Callable[[Sandbox, str, Path], Awaitable[object]]] = {
+def wrong(value: object) -> Any:
+    """What a caller without a type checker may pass."""
+    return value
+
+
+CALLS: dict[str, Callable[[Sandbox, Any, Path], Awaitable[object]]] = {
     "run": lambda box, canary, here: box.run(canary),
     "run, program": lambda box, canary, here: box.run([canary]),
     "run, argument": lambda box, canary, here: box.run(["false", canary]),
     "run, NUL": lambda box, canary, here: box.run(["true", f"{canary}\0"]),
     "run, surrogate": lambda box, canary, here: box.run(["true", f"{canary}\udfff\ud800"]),
-    "run, object": lambda box, canary, here: box.run(["true", {canary}]),  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+    "run, object": lambda box, canary, here: box.run(["true", wrong({canary})]),
     "run, env": lambda box, canary, here: box.run(["true"], env={f"{canary}=": "v"}),
     "run, env name": lambda box, canary, here: box.run(["true"], env={canary: "\0"}),
     "run, env clash": lambda box, canary, here: box.run(["true"], env={"KEY": canary}),
-    "run, env text": lambda box, canary, here: box.run(["true"], env=canary),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    "run, env text": lambda box, canary, here: box.run(["true"], env=canary),
     "run, cwd": lambda box, canary, here: box.run(["true"], cwd=f"{canary}\0"),
     "run, user": lambda box, canary, here: box.run(["true"], user=f"{canary}\0"),
     "run, stdin": lambda box, canary, here: box.run(["true"], stdin=f"{canary}\ud800"),
-    "run, stdin list": lambda box, canary, here: box.run(["true"], stdin=[canary]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    "run, max_output": lambda box, canary, here: box.run(["true"], max_output=canary),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    "run, timeout": lambda box, canary, here: box.run(["true"], timeout=canary),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    "run, stdin list": lambda box, canary, here: box.run(["true"], stdin=wrong([canary])),
+    "run, max_output": lambda box, canary, here: box.run(["true"], max_output=canary),
+    "run, timeout": lambda box, canary, here: box.run(["true"], timeout=canary),
     "run_code": lambda box, canary, here: box.run_code(f"{canary}\ud800"),
-    "run_code, bytes": lambda box, canary, here: box.run_code(canary.encode()),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    "run_code, bytes": lambda box, canary, here: box.run_code(canary.encode()),
     "run_code, language": lambda box, canary, here: box.run_code("1", language=canary),
     "run_code, context": lambda box, canary, here: box.run_code("1", context=canary),
     "run_code, env": lambda box, canary, here: box.run_code("1", env={f"{canary}=": ""}),
     "stream": lambda box, canary, here: consume(box, [canary]),
     "stream, send": lambda box, canary, here: consume(box, ["hang"], canary),
     "read": lambda box, canary, here: box.files.read(canary),
-    "read, max_bytes": lambda box, canary, here: box.files.read("a", max_bytes=canary),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    "read, max_bytes": lambda box, canary, here: box.files.read("a", max_bytes=canary),
     "read_text": lambda box, canary, here: box.files.read_text(canary),
     "read_text, encoding": lambda box, canary, here: box.files.read_text("a", encoding=canary),
     "read_text, undecodable": lambda box, canary, here: box.files.read_text(canary, encoding="ascii"),
     "write": lambda box, canary, here: box.files.write(canary, b"a"),
     "write, surrogate": lambda box, canary, here: box.files.write("a", f"{canary}\ud800"),
-    "write, list": lambda box, canary, here: box.files.write("a", [canary]),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    "write, list": lambda box, canary, here: box.files.write("a", wrong([canary])),
     "open_read": lambda box, canary, here: opened(box, canary),
     "open_write": lambda box, canary, here: written(box, canary),
     "upload": lambda box, canary, here: box.files.upload(f"/nowhere/{canary}", "a"),
-    "upload, list": lambda box, canary, here: box.files.upload([canary], "a"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    "upload, list": lambda box, canary, here: box.files.upload(wrong([canary]), "a"),
     "upload, to": lambda box, canary, here: box.files.upload(here, canary),
     "download": lambda box, canary, here: box.files.download(canary, here / "new"),
     "download, to": lambda box, canary, here: box.files.download("a", f"/nowhere/{canary}"),
-    "download, max_bytes": lambda box, canary, here: box.files.download("a", "b", max_bytes=canary),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    "download, max_bytes": lambda box, canary, here: box.files.download("a", "b", max_bytes=canary),
     "ls": lambda box, canary, here: box.files.ls(canary),
     "mkdir": lambda box, canary, here: box.files.mkdir(canary),
     "remove": lambda box, canary, here: box.files.remove(canary),
@@ -246,10 +256,10 @@ CALLS: dict[str, Callable[[Sandbox, str, Path], Awaitable[object]]] = {
 }
 
 
-async def consume(sandbox: Sandbox, argv: list[str], sent: str | None = None) -> None:
+async def consume(sandbox: Sandbox, argv: list[str], sent: Any = None) -> None:
     async with sandbox.stream(argv) as process:
         if sent is not None:
-            await process.send(sent)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+            await process.send(sent)
         await process.wait()
 
 
@@ -259,9 +269,9 @@ async def opened(sandbox: Sandbox, path: str) -> None:
             pass
 
 
-async def written(sandbox: Sandbox, path: str) -> None:
+async def written(sandbox: Sandbox, path: Any) -> None:
     async with sandbox.files.open_write(path) as writer:
-        await writer.write(path)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        await writer.write(path)
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -437,9 +447,10 @@ async def test_the_listing_shows_no_credential(stub: StubBackend, target: str, m
 
 async def test_the_end_of_stderr_is_masked_before_it_is_cut(stub: StubBackend, target: str) -> None:
     secret = "s3cr3t-" + "x9" * 300
+    said = b""
+    stub.programs["say"] = lambda command: Program((Chunk("stderr", said),), Exit(1))
     for before, after in ((b"", b"a" * 450), (b"b" * 2000, b""), (b"", b"")):
         said = before + secret.encode() + after
-        stub.programs["say"] = lambda command, said=said: Program((Chunk("stderr", said),), Exit(1))
         async with sandboxio.create(target, secrets={"K": secret}) as sandbox:
             result = await sandbox.run(["say"])
             assert result.stderr_bytes == said
@@ -452,11 +463,11 @@ async def test_the_end_of_stderr_is_masked_before_it_is_cut(stub: StubBackend, t
         assert "s3" not in str(half.value)
 
 
-async def test_an_exception_of_the_callers_own_callback_keeps_its_class(target: str) -> None:
+async def test_what_the_callers_own_callback_raises_becomes_an_error_that_names_it(target: str) -> None:
     def progress(line: str) -> None:
         raise KeyError(line)
 
-    with suppress(CapabilityNotSupported), pytest.raises(SandboxError, match="KeyError"):
+    with pytest.raises(SandboxError, match="KeyError"):
         await sandboxio.create(target, secrets={"K": "s3cr3t-value"}, on_progress=progress)
 
 
@@ -465,4 +476,3 @@ def test_commands_and_requests_show_no_secret_by_their_reprs() -> None:
 
     assert "s3cr3t" not in repr(Request("docker://", secrets={"K": "s3cr3t-value"}))
     assert "s3cr3t" not in repr(Command(("true",), {"K": "s3cr3t-value"}))
-    assert Observation

@@ -157,4 +157,7 @@ def _outcome(ended: "Future[T]") -> T:
     try:
         return ended.result()
     except asyncio.CancelledError as error:
-        raise BackendUnavailable("the SDK gave the call up before it was answered") from error
+        raise BackendUnavailable(
+            "the SDK gave the call up before it was answered",
+            hint="see whether the backend is overloaded, and call again",
+        ) from error

@@ -121,7 +121,7 @@ async def _drive(running: Running, output: Collected, stdin: bytes | None) -> Ex
     finally:
         await feeder.task.stop(STOP)
     # Left by the feeder's failure alone: a cancelled caller's scope raises at the end of `with`.
-    raise feeder.error or ExecutionError("stdin could not be fed")
+    raise feeder.error or ExecutionError("stdin could not be fed", hint="write the input to a file with files.write()")
 
 
 async def _read(running: Running, output: Collected) -> Exit:

@@ -1,6 +1,6 @@
 """Warnings, at the line of the caller whom they concern."""
 
-import sys
+import inspect
 import warnings
 
 from sandboxio.errors import SandboxWarning
@@ -14,7 +14,7 @@ def warn(text: str, category: type[SandboxWarning]) -> None:
 
     A fixed stack level can't: how many frames of coroutines are in between depends on how the call was awaited.
     """
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] in _OURS:
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] in _OURS:
         level, frame = level + 1, frame.f_back
     warnings.warn(text, category, stacklevel=level)

@@ -14,37 +14,40 @@ class RedactedStream:
     """
 
     def __init__(self, redactor: Redactor) -> None:
-        self._forms = [form.encode("utf-8", "surrogateescape") for form in redactor.forms]
-        self._held = b""
-        self._masked = 0  # bytes of what is held that belong to a mask that was put out already
+        # Latin-1 is one character for each byte: what is printed may be no UTF-8, or be cut inside of a character.
+        self._forms = [form.encode("utf-8", "surrogateescape").decode("latin-1") for form in redactor.forms]
+        self._held = ""
+        self._masked = 0  # characters of what is held that belong to a mask that was put out already
 
     def feed(self, data: bytes) -> bytes:
         """Take a piece, and return what can be shown by now."""
-        text = self._held + data
+        text = self._held + data.decode("latin-1")
         return self._shown(text, unfinished(self._forms, text))
 
     def finish(self) -> bytes:
         """Return the rest at the end; a secret that was begun there, and is long enough to tell, is masked."""
         text = self._held
         begun = unfinished(self._forms, text)
-        return self._shown(text, len(text), [(begun, len(text))] if len(text) - begun >= CUT else [])
+        if len(text) - begun < CUT:
+            return self._shown(text, len(text))
+        return self._shown(text, begun) + (b"" if self._masked else MASK.encode())
 
-    def _shown(self, text: bytes, end: int, more: "list[tuple[int, int]] | None" = None) -> bytes:
+    def _shown(self, text: str, end: int) -> bytes:
         """Return ``text`` up to ``end`` with its secrets masked, and hold back what is left.
 
         A secret that begins before ``end`` can't get longer any more, one behind it can, or be part of a longer one.
         """
-        parts: list[bytes] = []
+        parts: list[str] = []
         done = self._masked
-        for start, stop in sorted([*whole(self._forms, text), *(more or [])]):
+        for start, stop in whole(self._forms, text):
             if start >= end:
                 break
             if start >= done:
-                parts += [text[done:start], MASK.encode()]
+                parts += [text[done:start], MASK]
             done = max(done, stop)
         parts.append(text[done:end])
         self._held, self._masked = text[end:], max(0, done - end)
-        return b"".join(parts)
+        return "".join(parts).encode("latin-1")
 
 
 class RedactedDriver:

@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator
-from typing import AnyStr
 from urllib.parse import quote
 
 SHORTEST = 4
@@ -58,7 +57,7 @@ def _base64_inside(encode: Callable[[bytes], bytes], data: bytes) -> Iterator[st
             yield text[start:end]
 
 
-def whole(forms: Iterable[AnyStr], text: AnyStr) -> list[tuple[int, int]]:
+def whole(forms: Iterable[str], text: str) -> list[tuple[int, int]]:
     """Return where forms stand in ``text`` as a whole, in order; they may overlap."""
     return sorted((start, start + len(form)) for form in forms for start in _starts(form, text))
 
@@ -84,7 +83,7 @@ def merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
-def unfinished(forms: Iterable[AnyStr], text: AnyStr) -> int:
+def unfinished(forms: Iterable[str], text: str) -> int:
     """Return where the longest end of ``text`` begins with which a form may begin; its length if there is none."""
     first = len(text)
     for form in forms:
@@ -97,7 +96,7 @@ def unfinished(forms: Iterable[AnyStr], text: AnyStr) -> int:
     return first
 
 
-def _starts(form: AnyStr, text: AnyStr) -> Iterator[int]:
+def _starts(form: str, text: str) -> Iterator[int]:
     start = text.find(form)
     while start >= 0:
         yield start

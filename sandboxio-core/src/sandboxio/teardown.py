@@ -98,7 +98,10 @@ class OwnTask(Generic[T]):
         :raises BackendUnavailable: it was cancelled from within or given up; that is no cancellation of the caller.
         """
         if isinstance(self._error, (asyncio.CancelledError, GeneratorExit)) or _is_trio_cancelled(self._error):
-            raise BackendUnavailable("the call was given up before it was answered") from self._error
+            raise BackendUnavailable(
+                "the call was given up before it was answered",
+                hint="see whether the backend is overloaded, and call again",
+            ) from self._error
         if self._error is not None:
             raise self._error
         return cast("T", self._value)

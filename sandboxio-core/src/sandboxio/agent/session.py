@@ -175,14 +175,14 @@ def _check(command: Command) -> None:
     """Refuse what no process can be given."""
     if not command.argv or not command.argv[0]:
         message = "a command needs a program"
-        raise ConfigurationError(message)
+        raise ConfigurationError(message, hint="pass run(['program', 'argument'])")
     texts = [*command.argv, *command.env.values(), command.cwd or "", command.user or ""]
     if any("\0" in text for text in texts):
         message = "a NUL character can't be part of an argument, a variable, a directory or a user"
-        raise ConfigurationError(message)
+        raise ConfigurationError(message, hint="pass it over stdin or a file")
     if any(not name or "=" in name or "\0" in name for name in command.env):
         message = "the name of an environment variable is empty or has '=' or NUL in it"
-        raise ConfigurationError(message)
+        raise ConfigurationError(message, hint="correct the names in env=")
 
 
 def _refuse(command: Command, failure: StartFailure, user_hint: str) -> NoReturn:
@@ -202,7 +202,7 @@ def _refuse(command: Command, failure: StartFailure, user_hint: str) -> NoReturn
         message = f"the sandbox can't start another process: {text}"
         raise ResourceLimitExceeded(message, limit=limit, value=None)
     message = f"the command could not be started: {text if failure.number else 'its supervisor was ended'}"
-    raise ExecutionError(message)
+    raise ExecutionError(message, hint="run it once more; if that repeats, see Sandbox.info() and the sandbox's caps")
 
 
 async def open_agent(
