@@ -49,9 +49,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize(
-    ("arguments", "fix"), WRONG, ids=lambda value: next(iter(value)) if isinstance(value, dict) else ""
-)
+@pytest.mark.parametrize(("arguments", "fix"), WRONG, ids=[next(iter(arguments)) for arguments, _ in WRONG])
 async def test_a_wrong_argument_says_what_to_pass(target: str, arguments: dict[str, Any], fix: str) -> None:
     given: dict[str, Any] = {"target": target, **arguments}
     with pytest.raises(SandboxError) as caught:
