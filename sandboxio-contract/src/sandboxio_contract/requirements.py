@@ -87,7 +87,6 @@ RULES: Mapping[str, str] = {
 NOT_BUILT: Set[str] = frozenset(
     {
         "NET-07",
-        "TMO-06",
         "CAP-01",
         "SEC-01",
         "SEC-03",

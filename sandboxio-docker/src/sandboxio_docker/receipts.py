@@ -98,10 +98,14 @@ def _lifetime(spec: SandboxSpec, transport: str) -> Enforcement:
     mechanism = f"{inside} ends itself; the host-side reaper destroys the sandbox at the same time"
     by: EnforcedBy = "sandboxio"
     evidence: Evidence = "documented"
-    residuals = (
+    residuals: tuple[str, ...] = (
         "counted from the create request, by the owner's clock",
         "after the end of owner and reaper it is the first process alone, then the next start of this adapter",
     )
+    if transport == "exec":
+        residuals += (
+            "code in the sandbox can write to the memory of sleep, and so keep it from ending: then owner or reaper end it",
+        )
     return Enforcement("lifetime", spec.timeout, mechanism, by, evidence, residuals=residuals, source=MEASURED)
 
 

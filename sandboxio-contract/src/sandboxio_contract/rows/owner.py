@@ -26,10 +26,14 @@ START = 90.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Owner:
+class Owner:
+    """Another process that owns sandboxes; what its commands said, and when each sandbox expires (epoch)."""
+
     process: "subprocess.Popen[str]"
     ids: list[str]
     child: int | None
+    expires: list[float]
+    said: list[str]
 
 
 @row("TRD-06", within=180, world=True)
@@ -48,12 +52,12 @@ async def _killed(target: Target, count: int, *, fork: bool) -> Finding:
     await target.need_sandbox()
     mark = {"row": f"owner-{target.token}-{'fork' if fork else 'plain'}-{'trio' if on_trio() else 'asyncio'}"}
     order = _order(target, count, mark, fork=fork)
-    with _owner(order) as owner:
+    with owner(order) as made:
         held = {item.identity for item in await target.look(target.ground.objects, mark)}
-        missing = [one for one in owner.ids if one not in held]
+        missing = [one for one in made.ids if one not in held]
         require(not missing, f"the provider holds no labelled sandbox for {len(missing)} of {count}")
         started = time.monotonic()
-        owner.process.send_signal(signal.SIGKILL)
+        made.process.send_signal(signal.SIGKILL)
         left = await left_over(target, mark, within=AWAY)
         took = time.monotonic() - started
     require(not left, f"{len(left)} of {count} left {AWAY:g} s after SIGKILL: {', '.join(map(str, left[:5]))}")
@@ -73,7 +77,11 @@ def _order(target: Target, count: int, mark: dict[str, str], *, fork: bool) -> d
 
 
 @contextmanager
-def _owner(order: dict[str, Any]) -> Generator[_Owner]:
+def owner(order: dict[str, Any]) -> Generator[Owner]:
+    """Have a process that makes the sandboxes of an order; it is killed at the end.
+
+    :raises Inconclusive: it has none in time.
+    """
     process = subprocess.Popen(
         [sys.executable, "-m", "sandboxio_contract.owner"],
         stdin=subprocess.PIPE,
@@ -84,7 +92,7 @@ def _owner(order: dict[str, Any]) -> Generator[_Owner]:
     try:
         said = _first_line(process, json.dumps(order))
         child = said["child"]
-        yield _Owner(process, said["ids"], child)
+        yield Owner(process, said["ids"], child, said["expires"], said["said"])
     finally:
         process.kill()
         process.wait()
