@@ -17,6 +17,8 @@ STUB_ROWS = {
     *("TEN-04", "NET-11", "SEC-02", "ISO-02", "ISO-03", "ISO-05", "PLAN-01", "CAPA-01", "ERR-01", "FIL-03"),
 }
 """What can be judged on the stub, which isolates nothing and has no network."""
+REAL = ("docker", "agents")
+"""The bases that need an engine."""
 DOCKER_IMAGE = "sandboxio-test/python"
 
 
@@ -56,7 +58,7 @@ def test_an_honest_stub_of_another_kind_is_acquitted(name: str, requirement: str
     assert [result for result in results if result.status not in ("proven", "refused")] == []
 
 
-@pytest.mark.parametrize("liar", [one for one in LIARS if one.base != "docker"], ids=lambda one: one.name)
+@pytest.mark.parametrize("liar", [one for one in LIARS if one.base not in REAL], ids=lambda one: one.name)
 def test_a_liar_on_the_stub_is_convicted_by_the_right_rows(liar: Liar, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfers, "SIZE_MB", 192)  # enough to show a growth of 64
     target = Target(f"{liar.name}://", StubGround(liar.name), register={liar.name: liar.adapter})
@@ -67,7 +69,7 @@ def test_a_liar_on_the_stub_is_convicted_by_the_right_rows(liar: Liar, monkeypat
 
 @pytest.mark.docker
 @pytest.mark.network
-@pytest.mark.parametrize("liar", [one for one in LIARS if one.base == "docker"], ids=lambda one: one.name)
+@pytest.mark.parametrize("liar", [one for one in LIARS if one.base in REAL], ids=lambda one: one.name)
 def test_a_liar_on_docker_is_convicted_by_the_right_rows(liar: Liar) -> None:
     dsn = f"{liar.name}://{DOCKER_IMAGE}"
     target = Target(dsn, DockerGround(dsn), register={liar.name: liar.adapter})

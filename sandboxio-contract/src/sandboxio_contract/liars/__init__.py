@@ -21,14 +21,14 @@ class Liar:
 
     name: str
     lie: str
-    base: Literal["stub", "promises", "docker"]
+    base: Literal["stub", "promises", "docker", "agents"]
     must: Set[str]
     may: Set[str] = frozenset()
 
     @property
     def adapter(self) -> str:
         """Where its hooks are, as `sandboxio.register` takes it."""
-        module = {"stub": "stubs", "promises": "promises", "docker": "dockers"}[self.base]
+        module = {"stub": "stubs", "promises": "promises", "docker": "dockers", "agents": "agents"}[self.base]
         return f"sandboxio_contract.liars.{module}:{self.name.replace('-', '_')}"
 
 
@@ -70,4 +70,9 @@ LIARS: tuple[Liar, ...] = (
     Liar("liar-swaps", "memory is capped, swap is not", "docker", {"CAP-03"}, {"ISO-06"}),
     Liar("liar-forks", "the process ceiling is only in the receipt", "docker", {"CAP-04"}, {"ISO-06"}),
     Liar("liar-bridge", "every sandbox that may go out shares one bridge", "docker", {"NET-13"}),
+    Liar("liar-undying", "the lifetime is kept by the client alone", "docker", {"TMO-06"}, {"TMO-05"}),
+    Liar("liar-glass", "commands reach the agent's memory and descriptors", "agents", {"TMO-06", "RUN-01"}),
+    Liar("liar-leader", "a kill ends the command and not its tree", "agents", {"TMO-04"}),
+    Liar("liar-crowded", "a neighbour's descriptors in flight keep commands from starting", "agents", {"TEN-02"}),
+    Liar("liar-credulous", "the agent takes its frames' word from any command", "agents", {"RUN-01"}, {"TMO-06"}),
 )

@@ -19,6 +19,8 @@ from sandboxio.port import Backend, BackendInfo, Command, Exit, Facts, Observati
 from sandboxio.spec import SandboxSpec
 
 Alter = Callable[[Plan], Plan]
+LONG = 86_000.0
+"""Seconds that a sandbox lives whose provider was told no end."""
 OTHER = "sandboxio-test/python"
 """The image that liars start in place of the one that was named."""
 
@@ -182,6 +184,15 @@ class _Silent:
         return replace(await self._inner.wait(), limit=None)
 
 
+class _Undying(_Liar):
+    """Tells its client another end than the provider."""
+
+    async def observe(self, sandbox_id: str) -> Observation | None:
+        seen = await super().observe(sandbox_id)
+        plan = self.plans.get(sandbox_id)
+        return replace(seen, expires_at=seen.created_at + plan.spec.timeout) if seen and plan else seen
+
+
 def _engine(host: str | None) -> Any:
     import docker
 
@@ -239,6 +250,10 @@ def _as_planned(plan: Plan) -> Plan:
     return plan
 
 
+def _undying(plan: Plan) -> Plan:
+    return replace(plan, spec=replace(plan.spec, timeout=LONG))
+
+
 liar_window = Adapter("liar-window", _open, _Window)
 liar_decorative = Adapter("liar-decorative", _as_planned, _Decorative)
 liar_substitutes = Adapter("liar-substitutes", _another_if_missing, _Substitutes)
@@ -251,3 +266,4 @@ liar_open = Adapter("liar-open", _open)
 liar_swaps = Adapter("liar-swaps", _swaps)
 liar_forks = Adapter("liar-forks", _forks)
 liar_bridge = Adapter("liar-bridge", _bridge)
+liar_undying = Adapter("liar-undying", _undying, _Undying)

@@ -81,6 +81,7 @@ async def a_timeout_holds_against_resistance(target: Target) -> Finding:
 async def nobody_speaks_in_the_agents_name(target: Target) -> Finding:
     """Frames that a command writes wherever it can change neither its own exit code nor another command's."""
     outcome: list[object] = []
+    result: ExecResult | None = None
     async with target.sandbox() as sb:
         await need_python(sb)
         async with anyio.create_task_group() as group:
@@ -89,6 +90,7 @@ async def nobody_speaks_in_the_agents_name(target: Target) -> Finding:
             result = await sb.run(["python3", "-c", FORGE], timeout=30)
         other = outcome[0]
         again = await output_of(sb, ["echo", "next"])
+    assert result is not None
     told = result.stderr.strip()
     if not told or told.startswith("0 of its own"):
         raise Inconclusive(f"the attack could not even write to a process of its own: {told[-200:]!r}")
