@@ -1,16 +1,16 @@
-"""Docker tests run where an engine with the test images answers, and say loudly where none does.
+"""Tests that need an engine or another tool run where it is, and say loudly where it is not.
 
-`SANDBOXIO_REQUIRE=docker` turns "not run" into a failure.
+`SANDBOXIO_REQUIRE=docker,ssh` turns "not run" into a failure.
 """
 
 import os
 
 import pytest
 
-from engine import daemon, images, registry
+from engine import daemon, images, registry, ssh
 from engine.settings import Settings
 
-NOT_RUN = pytest.StashKey[str]()
+NOT_RUN = pytest.StashKey[list[str]]()
 
 
 def pytest_configure() -> None:
@@ -23,21 +23,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("docker") or item.get_closest_marker("network"):
             item.add_marker("enable_socket")
-    docker_items = [item for item in items if item.get_closest_marker("docker")]
-    missing = what_is_missing() if docker_items else None
-    if not missing:
-        return
-    line = f"NOT RUN: {len(docker_items)} Docker tests ({missing})"
-    if "docker" in os.environ.get("SANDBOXIO_REQUIRE", "").replace(",", " ").split():
-        raise pytest.UsageError(f"{line}, and SANDBOXIO_REQUIRE names docker")
-    config.stash[NOT_RUN] = line
-    config.hook.pytest_deselected(items=docker_items)
-    items[:] = [item for item in items if item not in docker_items]
+    required = os.environ.get("SANDBOXIO_REQUIRE", "").replace(",", " ").split()
+    for marker, (name, what_is_missing) in TOOLS.items():
+        needing = [item for item in items if item.get_closest_marker(marker)]
+        missing = what_is_missing() if needing else None
+        if not missing:
+            continue
+        line = f"NOT RUN: {len(needing)} {name} tests ({missing})"
+        if marker in required:
+            raise pytest.UsageError(f"{line}, and SANDBOXIO_REQUIRE names {marker}")
+        config.stash.setdefault(NOT_RUN, []).append(line)
+        config.hook.pytest_deselected(items=needing)
+        items[:] = [item for item in items if item not in needing]
 
 
 def pytest_terminal_summary(terminalreporter: "pytest.TerminalReporter", config: pytest.Config) -> None:
-    line = config.stash.get(NOT_RUN, None)
-    if line:
+    for line in config.stash.setdefault(NOT_RUN, []):
         terminalreporter.write_line(line, red=True, bold=True)
 
 
@@ -54,3 +55,7 @@ def what_is_missing() -> str | None:
     if registry.missing(settings):
         return "there is no docker-registry; `make engine` fetches it"
     return None
+
+
+TOOLS = {"docker": ("Docker", what_is_missing), "ssh": ("ssh", ssh.what_is_missing)}
+"""By marker: the word for its tests, and what says why they can't run."""

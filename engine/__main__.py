@@ -6,7 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from engine import daemon, images, processes, registry
+from engine import daemon, images, processes, registry, ssh
 from engine.commands import EngineError
 from engine.packages import require_root
 from engine.settings import Settings
@@ -20,6 +20,7 @@ def start(settings: Settings) -> None:
             daemon.start(settings)
             images.build(settings)
             registry.fetch(settings)
+    ssh.ensure()
     print(f"engine: ready, with {' '.join(image.name for image in images.IMAGES)}")
 
 

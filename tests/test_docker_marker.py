@@ -53,6 +53,17 @@ def test_a_required_engine_that_is_missing_fails_the_run(
     assert "NOT RUN: 2 Docker tests" in done.stderr
 
 
+def test_a_missing_ssh_server_is_told_and_may_be_required(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (suite / "test_it.py").write_text(SUITE.replace("docker", "ssh"))
+    known = (suite / "engine" / "ssh.py").read_text()
+    (suite / "engine" / "ssh.py").write_text(known.replace('"sshd":', '"no-such-server":'))
+    assert "NOT RUN: 2 ssh tests (no no-such-server here; `make engine`" in run(suite).stdout
+    monkeypatch.setenv("SANDBOXIO_REQUIRE", "docker,ssh")
+    done = run(suite)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "NOT RUN: 2 ssh tests" in done.stderr
+
+
 def test_a_run_that_asks_for_no_docker_tests_needs_no_engine(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SANDBOXIO_REQUIRE", "docker")
     done = run(suite, "-m", "not docker")

@@ -1,18 +1,39 @@
 """Where one Docker engine listens; plain data, so that the reaper's child process can be told."""
 
 import json
+import os
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from sandboxio.errors import ConfigurationError
+
+from sandboxio_docker import address, contexts
+from sandboxio_docker.contexts import Tls
+
+SSH = (
+    *("ssh", "-T", "-a", "-x"),
+    # Nobody is there to answer a question.
+    *("-o", "BatchMode=yes"),
+    *("-o", "LogLevel=ERROR"),
+    *("-o", "ConnectTimeout=10"),
+    # A dead peer must be noticed on either side: owner death rests on it.
+    *("-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3"),
+    # What the user's own configuration may want of a shell on that host, and what would be in the way of many connections.
+    *("-o", "ClearAllForwardings=yes", "-o", "RemoteCommand=none", "-o", "PermitLocalCommand=no"),
+    # A connection that others ride on would end them with its own end.
+    *("-o", "ControlMaster=no"),
+)
+DIAL = "docker system dial-stdio"
+"""What runs on the other side, as for the docker command itself (docker/cli ``cli/connhelper``, read 2026-11)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """The address of one engine and how to speak to it.
 
-    :param base_url: ``unix:///path``, ``tcp://host:port`` (in clear) or ``https://host:port`` (TLS).
+    :param base_url: ``unix:///path``, ``tcp://host:port`` (in clear), ``https://host:port`` (TLS) or
+        ``ssh://[user@]host[:port]``.
     :param ca: file of the certificate authority that signs the engine's certificate; ``None`` = the system's.
     :param cert: file of the client's certificate, ``key`` the file of its private key.
     :param verify: whether the engine's certificate is checked.
@@ -28,8 +49,17 @@ class Endpoint:
 
     @property
     def socket_path(self) -> str | None:
-        """The path of the unix socket; ``None`` for TCP and TLS."""
+        """The path of the unix socket; ``None`` for everything else."""
         return self.base_url.removeprefix("unix://") if self.base_url.startswith("unix://") else None
+
+    @property
+    def ssh_command(self) -> tuple[str, ...] | None:
+        """The program whose stdin and stdout are a connection to the engine; ``None`` where it is not ssh."""
+        if not self.base_url.startswith("ssh://"):
+            return None
+        user, host, port = address.ssh_parts(self.base_url)
+        login = (*(("-l", user) if user else ()), *(("-p", port) if port else ()))
+        return (*SSH, *login, "--", host, DIAL)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -39,8 +69,13 @@ class Endpoint:
 
     @property
     def is_tls(self) -> bool:
-        """Whether the connection is encrypted."""
+        """Whether the connection is encrypted by TLS."""
         return self.base_url.startswith("https://")
+
+    @property
+    def is_network(self) -> bool:
+        """Whether it is reached over TCP or TLS, by this program itself."""
+        return self.base_url.startswith(("tcp://", "https://"))
 
     @property
     def is_local(self) -> bool:
@@ -62,64 +97,42 @@ class Endpoint:
 
 
 def resolve(host: str | None) -> Endpoint:
-    """Find the engine as the Docker SDK does: ``host``, else ``DOCKER_HOST``, else the current Docker context.
+    """Find the engine as the ``docker`` command does.
 
-    TLS follows ``DOCKER_TLS_VERIFY`` and ``DOCKER_CERT_PATH``, or the context's files.
+    ``host``, else ``DOCKER_HOST``, else the context of ``DOCKER_CONTEXT``, else that of ``config.json``, else the local
+    socket. TLS of a context is that of its own files; else it follows ``DOCKER_TLS_VERIFY``, ``DOCKER_TLS`` and
+    ``DOCKER_CERT_PATH`` (docker/cli ``resolveContextName``, read 2026-11).
 
-    :raises ConfigurationError: a transport that this adapter does not speak, or unreadable TLS files.
+    :raises ConfigurationError: an address or context that can't be used; it is never passed over for another engine.
     """
-    from docker.errors import DockerException
-    from docker.utils import kwargs_from_env, parse_host
+    if host is not None:
+        return _endpoint(host, _tls_of_environment(), "the engine's address in DockerConfig(host=…)")
+    if named := os.environ.get("DOCKER_HOST"):
+        return _endpoint(named, _tls_of_environment(), "DOCKER_HOST")
+    context = contexts.chosen()
+    if context is not None:
+        return _endpoint(context.host, context.tls, f"the host of the Docker context {context.name!r}")
+    return _endpoint("", _tls_of_environment(), "the default address")
 
-    try:
-        found: dict[str, Any] = dict(kwargs_from_env())
-        if host is not None:
-            found["base_url"] = host
-        if "base_url" not in found:
-            found = _from_context() | found
-        _refuse_credentials(str(found.get("base_url") or ""))
-        tls = found.get("tls")
-        url = parse_host(found.get("base_url"), tls=bool(tls))
-    except DockerException as error:
+
+def _endpoint(text: str, tls: Tls | None, origin: str) -> Endpoint:
+    default = address.DEFAULT if tls is None else address.DEFAULT_TLS
+    url = address.normalized(text or default, tls=tls is not None, origin=origin)
+    if not url.startswith("https://"):
+        return Endpoint(url)
+    files = tls or Tls()
+    return Endpoint(url, files.ca, files.cert, files.key, files.verify)
+
+
+def _tls_of_environment() -> Tls | None:
+    verify, path = bool(os.environ.get("DOCKER_TLS_VERIFY")), os.environ.get("DOCKER_CERT_PATH")
+    if not verify and not path and not os.environ.get("DOCKER_TLS"):
+        return None
+    folder = Path(path) if path else contexts.config_folder()
+    found = contexts.tls_of(folder, verify=verify)
+    if verify and found.ca is None:
         raise ConfigurationError(
-            f"the address of the Docker engine can't be used: {error}",
-            hint="correct DOCKER_HOST, DOCKER_CERT_PATH, the Docker context, or DockerConfig(host=…)",
-        ) from error
-    return _endpoint(url, tls)
-
-
-def _refuse_credentials(url: str) -> None:
-    """Refuse what would be shown in messages and logs, before anything repeats it."""
-    user, at, _ = urlsplit(url).netloc.rpartition("@")
-    if at and (":" in user or not url.startswith("ssh://")):
-        raise ConfigurationError(
-            "the address of the Docker engine carries a user or a password",
-            hint="take it out; an engine knows its clients by TLS certificates (DOCKER_CERT_PATH)",
+            f"DOCKER_TLS_VERIFY is set, and there is no {folder / 'ca.pem'}",
+            hint="set DOCKER_CERT_PATH to the folder of ca.pem, cert.pem and key.pem",
         )
-
-
-def _from_context() -> dict[str, Any]:
-    # Not `kwargs_from_context`: the oldest SDK that we accept has contexts, but not that shortcut.
-    import os
-
-    from docker.context import ContextAPI
-
-    context: Any = ContextAPI.get_context(os.environ.get("DOCKER_CONTEXT"))
-    if context is None or not context.Host:
-        return {}
-    return {"base_url": context.Host, "tls": context.TLSConfig}
-
-
-def _endpoint(url: str, tls: Any) -> Endpoint:
-    if url.startswith("http+unix://"):
-        path = url.removeprefix("http+unix://")
-        return Endpoint("unix://" + (path if path.startswith("/") else f"/{path}"))
-    if url.startswith("http://"):
-        return Endpoint("tcp://" + url.removeprefix("http://"))
-    if url.startswith("https://"):
-        cert, key = tls.cert if tls and tls.cert else (None, None)
-        return Endpoint(url, tls.ca_cert if tls else None, cert, key, verify=bool(tls.verify) if tls else True)
-    raise ConfigurationError(
-        f"the Docker engine at {url.partition('://')[0]}:// can't be reached by this adapter yet",
-        hint="forward the engine's socket (ssh -nNT -L /tmp/docker.sock:/var/run/docker.sock HOST) and use unix://, or use TLS",
-    )
+    return found

@@ -17,10 +17,12 @@ from docker.models.containers import Container
 from docker.tls import TLSConfig
 from requests import Response
 from requests.adapters import HTTPAdapter
-from sandboxio.errors import CapabilityNotSupported
+from sandboxio.errors import BackendUnavailable
 
 from sandboxio_docker.endpoint import Endpoint, resolve
 from sandboxio_docker.sdk import Json, Sdk
+from sandboxio_docker.ssh import SshAdapter
+from sandboxio_docker.wire import KEEP_ALIVE
 
 T = TypeVar("T")
 
@@ -29,6 +31,8 @@ LANES: dict[Lane, int] = {"work": 16, "end": 16}
 """Threads per event loop. Ending sandboxes has its own lane: twenty slow creates must not delay one kill."""
 OLDEST_API = (1, 41)
 """Docker 20.10; the first whose answers this adapter was written against."""
+NEWEST_API = (1, 56)
+"""The newest whose changes were read (moby's ``api/docs/CHANGELOG.md``, 2026-11)."""
 
 _within: contextvars.ContextVar[float] = contextvars.ContextVar("sandboxio_docker_within", default=60.0)
 
@@ -42,6 +46,22 @@ class _Client(APIClient):
 
     The SDK has one timeout for everything (docker-py #2096, #3124); an abandoned thread must end by itself.
     """
+
+    def __init__(self, endpoint: Endpoint, size: int) -> None:
+        self._transport = _transport(endpoint, size)
+        # What ssh's transport replaces below is a socket that is never opened.
+        url = "unix:///ssh" if endpoint.ssh_command else endpoint.base_url
+        super().__init__(base_url=url, version="auto", tls=_tls_of(endpoint), max_pool_size=size)
+
+    def _retrieve_server_version(self) -> str:
+        # Where the SDK asks for the first time; it would speak the engine's newest version, however new (docker-py 7.2).
+        for prefix, adapter in self._transport.items():
+            self.mount(prefix, adapter)
+        try:
+            return negotiated(self.version(api_version=False))
+        except BaseException:
+            self.close()
+            raise
 
     def request(self, method: str | bytes, url: str | bytes, *args: Any, **kwargs: Any) -> Response:
         # Neither a proxy nor REQUESTS_CA_BUNDLE, which would replace the engine's own CA (psf/requests #3829).
@@ -141,24 +161,71 @@ class Engine:
 def connect(endpoint: Endpoint) -> _Client:
     """Open a client and negotiate the API version.
 
-    :raises CapabilityNotSupported: the engine is older than `OLDEST_API`.
+    :raises BackendUnavailable: there is no version that both sides speak.
     """
     _knock(endpoint)
-    size = sum(LANES.values())
-    tls: TLSConfig | bool = False
-    if endpoint.is_tls:
-        pair = (endpoint.cert, endpoint.key) if endpoint.cert and endpoint.key else None
-        tls = TLSConfig(client_cert=pair, ca_cert=endpoint.ca, verify=endpoint.verify)
-    client = _Client(base_url=endpoint.base_url, version="auto", tls=tls, max_pool_size=size)
-    if not endpoint.is_local:
-        # Over TCP the SDK keeps ten connections whatever max_pool_size says (docker-py #1636).
-        client.mount("https://" if endpoint.is_tls else "http://", HTTPAdapter(pool_maxsize=size))
-    if tuple(int(part) for part in client.api_version.split(".")) < OLDEST_API:
-        client.close()
-        raise CapabilityNotSupported(
-            f"the Docker engine speaks API {client.api_version} only", hint="update it to Docker 20.10 or newer"
+    return _Client(endpoint, sum(LANES.values()))
+
+
+def negotiated(answer: Json) -> str:
+    """Return the newest API version that both sides speak, from the engine's answer to ``/version``.
+
+    :raises BackendUnavailable: there is none.
+    """
+    newest, oldest = _version(answer.get("ApiVersion")), _version(answer.get("MinAPIVersion") or "1.0")
+    if newest is None or oldest is None:
+        raise BackendUnavailable(
+            "what answers does not say which API versions it speaks",
+            hint="check that DOCKER_HOST, or the Docker context, names a Docker engine",
         )
-    return client
+    if newest < OLDEST_API:
+        raise BackendUnavailable(
+            f"the engine ({_named(answer)}) speaks the Docker API up to {newest[0]}.{newest[1]}, and 1.41 is needed",
+            hint="update it: Docker 20.10 or newer, Podman 4 or newer",
+        )
+    if oldest > NEWEST_API:
+        raise BackendUnavailable(
+            f"the engine ({_named(answer)}) speaks the Docker API from {oldest[0]}.{oldest[1]} on,"
+            f" and {NEWEST_API[0]}.{NEWEST_API[1]} is the newest this adapter knows",
+            hint="update sandboxio-docker",
+        )
+    major, minor = min(newest, NEWEST_API)
+    return f"{major}.{minor}"
+
+
+def _version(text: object) -> tuple[int, int] | None:
+    major, _, minor = str(text).partition(".")
+    return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else None
+
+
+def _named(answer: Json) -> str:
+    components: list[Json] = answer.get("Components") or [{}]
+    return f"{components[0].get('Name') or 'Docker'} {answer.get('Version') or 'of unknown version'}"
+
+
+class _LastingAdapter(HTTPAdapter):
+    """Connections over TCP that survive proxies while they are idle, and whose dead peer is noticed."""
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        options = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), *KEEP_ALIVE]
+        super().init_poolmanager(*args, socket_options=options, **kwargs)
+
+
+def _transport(endpoint: Endpoint, size: int) -> dict[str, HTTPAdapter]:
+    """Return what takes the place of the SDK's own transport."""
+    if endpoint.ssh_command is not None:
+        return {"http+docker://": SshAdapter(endpoint.ssh_command, size)}
+    if endpoint.is_local:
+        return {}
+    # Over TCP the SDK keeps ten connections whatever max_pool_size says (docker-py #1636).
+    return {"https://" if endpoint.is_tls else "http://": _LastingAdapter(pool_maxsize=size)}
+
+
+def _tls_of(endpoint: Endpoint) -> TLSConfig | bool:
+    if not endpoint.is_tls:
+        return False
+    pair = (endpoint.cert, endpoint.key) if endpoint.cert and endpoint.key else None
+    return TLSConfig(client_cert=pair, ca_cert=endpoint.ca, verify=endpoint.verify)
 
 
 def _knock(endpoint: Endpoint) -> None:

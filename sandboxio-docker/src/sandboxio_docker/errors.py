@@ -18,6 +18,7 @@ from sandboxio.errors import (
     SandboxGone,
 )
 
+from sandboxio_docker import ssh_hints
 from sandboxio_docker.endpoint import Endpoint
 from sandboxio_docker.engine import EngineSilent
 from sandboxio_docker.reaper import ReaperUnavailable
@@ -34,9 +35,7 @@ def map_error(error: BaseException, endpoint: Endpoint) -> SandboxError | None:
     if answer is not None:
         return _from_answer(error, *answer)
     if isinstance(error, ReaperUnavailable):
-        return BackendUnavailable(
-            f"the host-side reaper can't be armed: {error}", hint="see what ends child processes here"
-        )
+        return BackendUnavailable(f"the host-side reaper can't be armed: {error}", hint=_reaper_hint(endpoint))
     if isinstance(error, CONNECTION_LOST):
         return ConnectError(
             f"the connection to the Docker engine was lost: {error}", hint="see whether the engine restarted"
@@ -105,7 +104,18 @@ def _innermost(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
+def _reaper_hint(endpoint: Endpoint) -> str:
+    if endpoint.ssh_command is None:
+        return "see what ends child processes here"
+    return (
+        "the reaper outlives this process, so ssh must get through with PATH, HOME, USER, LOGNAME and SSH_AUTH_SOCK alone:"
+        " use a key and ~/.ssh/config for it"
+    )
+
+
 def _start_hint(endpoint: Endpoint, why: str) -> str:
+    if endpoint.ssh_command is not None:
+        return ssh_hints.fix(endpoint, why)
     if "CERTIFICATE" in why:
         return "check DOCKER_CERT_PATH (ca.pem, cert.pem, key.pem), or the Docker context's TLS files"
     if endpoint.socket_path is not None and not Path(endpoint.socket_path).exists() and os.environ.get("DOCKER_HOST"):

@@ -8,6 +8,7 @@ from typing import Any
 from docker.errors import ImageNotFound
 from sandboxio.port import Facts
 
+from sandboxio_docker.cgroups import caps_fix, engine_name, missing_caps
 from sandboxio_docker.endpoint import Endpoint
 from sandboxio_docker.engine import Register
 from sandboxio_docker.info import BASELINE
@@ -17,13 +18,6 @@ RUNTIMES = ("runc", "crun", "io.containerd.runc.v2")
 """Runtimes that apply the engine's caps themselves; others were measured to drop them (runsc with --ignore-cgroups)."""
 INFO_LIFE = 60.0
 """Seconds for which an engine's description of itself holds; images are looked at each time."""
-CAP_FLAGS = {
-    "MemoryLimit": "memory",
-    "SwapLimit": "memory.swap",
-    "CpuCfsQuota": "cpu",
-    "PidsLimit": "pids",
-}
-"""Fields of ``/info`` that say whether the engine can apply a cap; rootless engines and Podman answer false."""
 
 
 def read(client: Sdk, register: Register, endpoint: Endpoint, template: str) -> Facts:
@@ -32,7 +26,9 @@ def read(client: Sdk, register: Register, endpoint: Endpoint, template: str) -> 
     values: dict[str, object] = {
         "api_version": client.api_version,
         "os": info.get("OSType", "linux"),
-        "missing_caps": ", ".join(policy for flag, policy in CAP_FLAGS.items() if not info.get(flag)),
+        "engine": engine_name(info),
+        "missing_caps": missing_caps(info),
+        "caps_fix": caps_fix(info),
         "runtime": _runtime(info),
         "disk_quota": _has_quota(info, endpoint),
         "seccomp": any(

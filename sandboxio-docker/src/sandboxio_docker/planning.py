@@ -94,9 +94,8 @@ def _refuse_engine(facts: Facts) -> None:
     missing = facts.values.get("missing_caps")
     if missing:
         raise CapabilityNotSupported(
-            f"this Docker engine can't apply caps on {missing} (its /info says so)",
-            hint="use a rootful engine, or a rootless one on cgroup v2 with the controllers delegated;"
-            " for memory.swap boot with swapaccount=1",
+            f"this {facts.values.get('engine', 'Docker')} engine can't apply caps on {missing} (by its /info)",
+            hint=str(facts.values.get("caps_fix", "")),
         )
     if facts.values.get("runtime", "") is None:
         raise CapabilityNotSupported(

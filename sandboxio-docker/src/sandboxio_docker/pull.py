@@ -69,8 +69,10 @@ def _credentials(client: Sdk, template: str) -> Mapping[str, str]:
 
 def _report(template: str, event: dict[str, Any], seen: dict[str, str], progress: Progress) -> None:
     """Pass on each step of each layer once, without its moving bar."""
-    if "error" in event:
-        raise failed(template, str(event["error"]))
+    # Newer engines leave "error" out in favour of the other (moby's API history, v1.48).
+    if event.get("error") or event.get("errorDetail"):
+        detail: Any = event.get("errorDetail") or {}
+        raise failed(template, str(event.get("error") or detail.get("message")))
     layer, status = str(event.get("id", "")), str(event.get("status", ""))
     if status and seen.get(layer) != status:
         seen[layer] = status

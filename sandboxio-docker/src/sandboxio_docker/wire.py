@@ -17,7 +17,14 @@ import anyio
 from anyio.abc import ByteStream, SocketAttribute
 
 from sandboxio_docker.endpoint import Endpoint
+from sandboxio_docker.ssh import connect_ssh
 
+_TIMES = (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
+KEEP_ALIVE = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    *((socket.IPPROTO_TCP, int(getattr(socket, name)), value) for name, value in _TIMES if hasattr(socket, name)),
+)
+"""Socket options: an idle attached stream must survive proxies, and a dead peer must be noticed: owner death rests on it."""
 MAX_HEAD = 64 * 1024
 """Bytes of an answer's head, or of an error's text, that are read at most."""
 CHUNK = 64 * 1024
@@ -135,7 +142,7 @@ def _request(
 ) -> bytes:
     target = f"/v{endpoint.api_version}{quote(path)}" + (f"?{urlencode(query)}" if query else "")
     content = b"" if body is None else json.dumps(body).encode()
-    host = "docker" if endpoint.is_local else "{}:{}".format(*endpoint.address)
+    host = endpoint.base_url.partition("://")[2] if endpoint.is_network else "docker"
     fields = {"Host": host, "Content-Type": "application/json", "Content-Length": str(len(content)), **headers}
     if upgrade:
         fields |= {"Connection": "Upgrade", "Upgrade": "tcp"}
@@ -172,6 +179,8 @@ async def _head(stream: ByteStream) -> Answer:
 async def _connect(endpoint: Endpoint) -> ByteStream:
     if endpoint.socket_path is not None:
         return await anyio.connect_unix(endpoint.socket_path)
+    if endpoint.ssh_command is not None:
+        return await connect_ssh(endpoint.ssh_command)
     host, port = endpoint.address
     if not endpoint.is_tls:
         plain = await anyio.connect_tcp(host, port)
@@ -186,11 +195,8 @@ async def _connect(endpoint: Endpoint) -> ByteStream:
 
 
 def _keep_alive(raw: socket.socket) -> None:
-    # An idle attached stream must survive proxies, and a dead peer must be noticed: owner death rests on it.
-    raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, seconds in (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, name):
-            raw.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
+    for option in KEEP_ALIVE:
+        raw.setsockopt(*option)
 
 
 def _tls_context(endpoint: Endpoint) -> ssl.SSLContext:

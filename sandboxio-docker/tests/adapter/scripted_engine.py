@@ -137,4 +137,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
+    def do_HEAD(self) -> None:
+        """Answer a ping, as asked first through ssh."""
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
     do_GET = do_POST = do_DELETE = _serve  # noqa: N815 - the base class's names

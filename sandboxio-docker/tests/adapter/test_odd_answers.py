@@ -422,6 +422,8 @@ async def test_a_missing_image_is_pulled_with_progress(backend: DockerBackend, e
     [
         (404, {"message": "pull access denied for image"}, CreationError),
         (200, ({"status": "Pulling"}, {"error": "no space left on device"}), CreationError),
+        # From API 1.48 on the other field alone may tell.
+        (200, ({"status": "Pulling"}, {"errorDetail": {"message": "no space left on device"}}), CreationError),
         (429, {"message": "toomanyrequests: slow down"}, RateLimitError),
     ],
 )
@@ -461,12 +463,6 @@ async def test_no_engine_is_unavailable_with_the_fix() -> None:
     with pytest.raises(BackendUnavailable, match="No such file") as caught, PortCalls(backend, Redactor(())).mapped():
         await backend.probe(spec_of())
     assert caught.value.hint
-
-
-async def test_an_engine_that_is_too_old_is_refused(backend: DockerBackend, engine: ScriptedEngine) -> None:
-    engine.answer("GET", "/version", 200, {"ApiVersion": "1.40", "MinAPIVersion": "1.12"})
-    with pytest.raises(CapabilityNotSupported, match=r"1\.40"):
-        await backend.probe(spec_of())
 
 
 async def test_an_engine_that_accepts_and_never_answers_is_noticed(

@@ -8,10 +8,12 @@ import json
 import os
 import socket
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 ANSWER_LIMIT = 16 * 1024 * 1024  # bytes; an inspect answer has kilobytes
 CONNECT_S = 5.0
+SSH_CONNECT_S = 12.0  # a login takes a second where all is well, and a name's lookup there may take several
 _CHUNK = 65_536
 
 
@@ -53,9 +55,15 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Where the engine listens: a unix socket's path, else host and port, ``tls`` = file names and whether to verify."""
+    """Where the engine listens: the first of these three that is given.
+
+    :param path: a unix socket.
+    :param command: a program whose stdin and stdout are the connection (ssh).
+    :param host: with ``port``; ``tls`` and what follows are file names, and whether to verify.
+    """
 
     path: str | None = None
+    command: Sequence[str] | None = None
     host: str = ""
     port: int = 0
     tls: bool = False
@@ -71,9 +79,13 @@ class Engine:
     def __init__(self, where: Where) -> None:
         """Read the TLS files now: the owner may have put them into a directory that doesn't outlive it.
 
-        :raises OSError: a TLS file can't be read or used.
+        Reach the engine now where that takes ssh: nothing else shows that the owner's keys serve this process as well.
+
+        :raises OSError: a TLS file can't be read or used, or ssh doesn't get through.
         """
         self._where = where
+        if where.command is not None:
+            self._connect(SSH_CONNECT_S).close()
         self._tls = _tls_context(where) if where.tls else None
 
     def request(self, method: str, path: str, timeout: float) -> Answer:
@@ -89,7 +101,7 @@ class Engine:
         host = self._where.host or "docker"
         head = f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
         try:
-            connection = self._connect(min(timeout, CONNECT_S))
+            connection = self._connect(timeout)
         except (OSError, ValueError) as error:
             problem = f"no connection: {error}"
             raise (EngineVanished if self._has_vanished() else EngineAway)(problem) from error
@@ -116,7 +128,7 @@ class Engine:
             f"POST {path} HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: tcp\r\nContent-Length: 0\r\n\r\n"
         )
         try:
-            connection = self._connect(min(timeout, CONNECT_S))
+            connection = self._connect(timeout)
         except (OSError, ValueError) as error:
             problem = f"no connection: {error}"
             raise EngineAway(problem) from error
@@ -137,7 +149,8 @@ class Engine:
         path = self._where.path
         return path is not None and not os.path.isdir(os.path.dirname(path) or "/")  # noqa: PTH112, PTH120 - pathlib costs memory
 
-    def _connect(self, timeout: float) -> socket.socket:
+    def _connect(self, longest: float) -> socket.socket:
+        timeout = min(longest, CONNECT_S if self._where.command is None else SSH_CONNECT_S)
         if self._where.path is not None:
             plain = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             plain.settimeout(timeout)
@@ -147,6 +160,8 @@ class Engine:
                 plain.close()
                 raise
             return plain
+        if self._where.command is not None:
+            return _through(self._where.command, timeout)
         plain = socket.create_connection((self._where.host, self._where.port), timeout)
         if self._tls is None:
             return plain
@@ -167,6 +182,14 @@ def read_now(connection: socket.socket) -> bytes | None:
     except OSError as error:
         # TLS says it in its own way, and `ssl` is imported only where it is used.
         return None if type(error).__name__ == "SSLWantReadError" else b""
+
+
+def _through(command: Sequence[str], timeout: float) -> socket.socket:
+    from .ssh import dial  # with `subprocess`, which costs memory
+
+    tunnel = dial(command, timeout)
+    tunnel.leave()  # it ends with its socket
+    return tunnel.sock
 
 
 def quote(text: str) -> str:

@@ -13,6 +13,7 @@ from .link import Link, LinkLost, ReaperUnavailable, start
 from .messages import Claim, boot_clock, claim_to_wire
 
 ANSWER_S = 5.0
+ANSWER_THROUGH_SSH_S = 15.0  # at its start the reaper logs in once
 # A reaper looks for a condemned name for ten minutes; after that nothing is left to be told to a new one.
 _REMEMBERED_AFTER_DEADLINE_S = 900.0
 
@@ -213,7 +214,8 @@ def reaper_for(endpoint: Endpoint) -> Reaper:
     address = endpoint.with_version("")  # one engine has one reaper, whether or not its version is known yet
     with _lock:
         if address not in _reapers:
-            _reapers[address] = Reaper(address)
+            patience = ANSWER_S if address.ssh_command is None else ANSWER_THROUGH_SSH_S
+            _reapers[address] = Reaper(address, answer_s=patience)
         return _reapers[address]
 
 

@@ -23,6 +23,8 @@ _KEPT_VARIABLES = (
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
 )
+# And what ssh needs to find its configuration and to log in.
+_KEPT_FOR_SSH = ("PATH", "HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK")
 _FORK_S = 1.0
 # A program that has put SIGPIPE back to its default must not die because the reaper did.
 _NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
@@ -145,7 +147,7 @@ def start(endpoint: Endpoint, timeout: float) -> Link:
     link = Link(ours)
     try:
         with theirs:
-            child = _launch(theirs)
+            child = _launch(theirs, _environment(endpoint))
         try:
             link.greet(_hello(endpoint), timeout)
         finally:
@@ -160,7 +162,12 @@ def start(endpoint: Endpoint, timeout: float) -> Link:
     return link
 
 
-def _launch(theirs: socket.socket) -> "subprocess.Popen[bytes]":
+def _environment(endpoint: Endpoint) -> dict[str, str]:
+    kept = _KEPT_VARIABLES if endpoint.ssh_command is None else (*_KEPT_VARIABLES, *_KEPT_FOR_SSH)
+    return {name: os.environ[name] for name in kept if name in os.environ}
+
+
+def _launch(theirs: socket.socket, environment: dict[str, str]) -> "subprocess.Popen[bytes]":
     # A frozen program is its own interpreter: it would start itself once more.
     if os.name != "posix" or not sys.executable or getattr(sys, "frozen", False):
         problem = "it needs a POSIX system and a Python interpreter to run it"
@@ -173,7 +180,7 @@ def _launch(theirs: socket.socket) -> "subprocess.Popen[bytes]":
         stderr=subprocess.DEVNULL,
         pass_fds=[theirs.fileno()],  # and every other descriptor is closed
         cwd="/",
-        env={name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ},
+        env=environment,
         start_new_session=True,  # Ctrl-C in the owner's terminal is not meant for the reaper
     )
 
@@ -190,8 +197,8 @@ def _wait(child: "subprocess.Popen[bytes]") -> None:
 
 
 def _hello(endpoint: Endpoint) -> dict[str, object]:
-    where: dict[str, object] = {"path": endpoint.socket_path}
-    if endpoint.socket_path is None:
+    where: dict[str, object] = {"path": endpoint.socket_path, "command": endpoint.ssh_command}
+    if endpoint.is_network:
         host, port = endpoint.address
         where.update(host=host, port=port, tls=endpoint.is_tls, verify=endpoint.verify)
         for name in ("ca", "cert", "key"):
