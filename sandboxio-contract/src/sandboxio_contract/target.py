@@ -22,7 +22,7 @@ LIFETIME = 120.0
 MARK = "sandboxio-contract"
 """The metadata key that every sandbox of the suite carries; its value is the run's token."""
 
-_REFUSALS = (sandboxio.CapabilityNotSupported, sandboxio.ConfigurationError)
+_REFUSALS = (sandboxio.CapabilityNotSupported, sandboxio.ConfigurationError, sandboxio.PolicyNotEnforced)
 _TROUBLES = (
     sandboxio.BackendNotFound,
     sandboxio.BackendNotInstalled,

@@ -106,6 +106,10 @@ def _lifetime(spec: SandboxSpec, transport: str) -> Enforcement:
         residuals += (
             "code in the sandbox can write to the memory of sleep, and so keep it from ending: then owner or reaper end it",
         )
+    elif spec.network.egress == "allow" or (isinstance(spec.config, DockerConfig) and spec.config.accept_vsock):
+        residuals += (
+            "where the agent can't install its filter, code in the sandbox can make it wait for a processor: then the reaper ends it",
+        )
     return Enforcement("lifetime", spec.timeout, mechanism, by, evidence, residuals=residuals, source=MEASURED)
 
 

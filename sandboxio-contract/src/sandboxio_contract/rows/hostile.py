@@ -3,13 +3,13 @@
 import os
 import signal
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
-from sandboxio import Enforcement, Sandbox
+from sandboxio import Enforcement
 
 from sandboxio_contract.attacks import ATTEMPTS, REACH, SHELL_REACH, SHELL_SIEGE, SIEGE
 from sandboxio_contract.interruption import on_trio
@@ -38,7 +38,7 @@ async def the_lifetime_holds(target: Target) -> Finding:
 
     The owner is killed; or it is stopped with every process that it started, so that only the provider's side is left.
     """
-    residual = await _named_residual(target)
+    residual = next(iter(await _residuals(target)), None)
     parts: list[Part] = []
     try:
         siege = await _siege(target)
@@ -65,7 +65,7 @@ def _in_time(name: str, took: float | None, residual: str | None) -> Part:
 @row("TMO-06", within=60, world=True)
 async def code_inside_reaches_nothing_that_holds_it(target: Target) -> Finding:
     """What works on a process of the attacker's own works neither on the first process nor on those beside it."""
-    residual = await _named_residual(target)
+    residuals = await _residuals(target)
     async with target.sandbox() as sb:
         if await has_python(sb):
             said = await output_of(sb, ["python3", "-c", REACH], timeout=30)
@@ -78,10 +78,12 @@ async def code_inside_reaches_nothing_that_holds_it(target: Target) -> Finding:
         tried.setdefault(name, []).append(outcomes.split(", "))
     if not tried:
         raise Inconclusive(f"the attack said nothing: {said[:200]!r}")
-    return summed(_reached(name, outcomes, residual) for name, outcomes in tried.items())
+    return summed(_reached(name, outcomes, residuals) for name, outcomes in tried.items())
 
 
-def _reached(name: str, outcomes: list[list[str]], residual: str | None) -> Part:
+def _reached(name: str, outcomes: list[list[str]], residuals: Sequence[str]) -> Part:
+    topic = "processor" if name in ("priority", "scheduling", "processors") else "memory"
+    residual = next((text for text in residuals if topic in text), None)
     controls = {own for own, _ in outcomes}
     if any(protected == "done" for _, protected in outcomes):
         return _part(name, f"{name} works on a process that holds the sandbox", residual)
@@ -107,16 +109,12 @@ async def _siege(target: Target) -> list[str]:
         return ["sh", "-c", SHELL_SIEGE]
 
 
-async def _named_residual(target: Target) -> str | None:
+async def _residuals(target: Target) -> list[str]:
+    """Return what the receipt says that hostile code can do to the lifetime."""
     async with target.sandbox() as sb:
-        return residual_of(sb, "lifetime", RESIDUAL)
-
-
-def residual_of(sb: Sandbox, policy: str, words: str) -> str | None:
-    """Return the residual of a policy's receipt that has these words in it."""
-    item = next((one for one in sb.policy if one.policy == policy), None)
+        item = next((one for one in sb.policy if one.policy == "lifetime"), None)
     named = item.residuals if isinstance(item, Enforcement) else ()
-    return next((text for text in named if words in text), None)
+    return [text for text in named if RESIDUAL in text]
 
 
 async def _without_owner(target: Target, siege: list[str] | None, *, kill: bool) -> dict[str, float | None]:
