@@ -10,6 +10,18 @@ from sandboxio_contract.attacks.exhaust import EXHAUST
 from sandboxio_contract.attacks.forge import FORGE
 from sandboxio_contract.attacks.reach import ATTEMPTS, REACH, SIEGE
 from sandboxio_contract.attacks.resist import RESIST
-from sandboxio_contract.attacks.shell import SHELL_REACH, SHELL_SIEGE
+from sandboxio_contract.attacks.shell import SHELL_EXHAUST, SHELL_FORGE, SHELL_REACH, SHELL_RESIST, SHELL_SIEGE
 
-__all__ = ["ATTEMPTS", "EXHAUST", "FORGE", "REACH", "RESIST", "SHELL_REACH", "SHELL_SIEGE", "SIEGE"]
+__all__ = [
+    "ATTEMPTS",
+    "EXHAUST",
+    "FORGE",
+    "REACH",
+    "RESIST",
+    "SHELL_EXHAUST",
+    "SHELL_FORGE",
+    "SHELL_REACH",
+    "SHELL_RESIST",
+    "SHELL_SIEGE",
+    "SIEGE",
+]

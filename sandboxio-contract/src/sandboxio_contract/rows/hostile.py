@@ -15,7 +15,7 @@ from sandboxio_contract.attacks import ATTEMPTS, REACH, SHELL_REACH, SHELL_SIEGE
 from sandboxio_contract.interruption import on_trio
 from sandboxio_contract.owner import READY
 from sandboxio_contract.rows import row
-from sandboxio_contract.rows.inside import GRACE, SLACK, has_python, need_shell, output_of
+from sandboxio_contract.rows.inside import GRACE, SLACK, attack, output_of
 from sandboxio_contract.rows.owner import owner
 from sandboxio_contract.target import Target
 from sandboxio_contract.verdict import Finding, Inconclusive, Part, Status, summed
@@ -67,11 +67,7 @@ async def code_inside_reaches_nothing_that_holds_it(target: Target) -> Finding:
     """What works on a process of the attacker's own works neither on the first process nor on those beside it."""
     residuals = await _residuals(target)
     async with target.sandbox() as sb:
-        if await has_python(sb):
-            said = await output_of(sb, ["python3", "-c", REACH], timeout=30)
-        else:
-            await need_shell(sb)
-            said = await output_of(sb, ["sh", "-c", SHELL_REACH], timeout=30)
+        said = await output_of(sb, await attack(sb, REACH, SHELL_REACH), timeout=30)
     tried: dict[str, list[list[str]]] = {}
     for line in said.splitlines():
         name, _, outcomes = line.partition(": ")
@@ -103,10 +99,7 @@ def _part(name: str, fact: str, residual: str | None) -> Part:
 
 async def _siege(target: Target) -> list[str]:
     async with target.sandbox() as sb:
-        if await has_python(sb):
-            return ["python3", "-c", SIEGE]
-        await need_shell(sb)
-        return ["sh", "-c", SHELL_SIEGE]
+        return await attack(sb, SIEGE, SHELL_SIEGE)
 
 
 async def _residuals(target: Target) -> list[str]:

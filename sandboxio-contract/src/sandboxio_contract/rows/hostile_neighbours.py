@@ -6,17 +6,18 @@ from contextlib import suppress
 import anyio
 from sandboxio import Sandbox, SandboxError
 
-from sandboxio_contract.attacks import EXHAUST
+from sandboxio_contract.attacks import EXHAUST, SHELL_EXHAUST
 from sandboxio_contract.attacks.exhaust import THINGS
 from sandboxio_contract.rows import row
 from sandboxio_contract.rows.caps import PIDS
-from sandboxio_contract.rows.inside import need_python, need_shell, output_of
+from sandboxio_contract.rows.inside import attack, need_shell, output_of
 from sandboxio_contract.target import Target
 from sandboxio_contract.verdict import Finding, Inconclusive, proven, require
 
 PATIENCE = 30.0
 AT_ONCE = 5.0
 """Seconds that anything may take in a sandbox beside one that takes all it can get."""
+SHELL_THINGS = ("disk", "shared memory", "processes")
 TAMPER = """
 changed=0
 for path in /bin/* /usr/bin/* /usr/local/bin/*; do
@@ -35,15 +36,16 @@ async def a_greedy_neighbour_is_not_felt(target: Target) -> Finding:
     """One takes all processes, descriptors, memory and space it can get; one beside it and a new one answer as ever."""
     resources = {"resources": _resources()} if (await target.info()).resource_caps_supported else {}
     async with target.sandbox() as other, target.sandbox(**resources) as greedy:
-        await need_python(greedy)
+        command = await attack(greedy, EXHAUST, SHELL_EXHAUST)
+        things = THINGS if command[0] == "python3" else SHELL_THINGS
         await _answers(other)
-        async with greedy.stream(["python3", "-c", EXHAUST], timeout=60) as proc:
+        async with greedy.stream(command, timeout=60) as proc:
             said = b""
             with anyio.move_on_after(PATIENCE):
                 while b"ready\n" not in said:
                     said += (await proc.__anext__()).data
             taken = [line for line in said.decode().splitlines() if ": " in line]
-            none = [name for name in THINGS if not any(line.startswith(f"{name}: ") for line in taken)]
+            none = [name for name in things if not any(line.startswith(f"{name}: ") for line in taken)]
             if none or any(": 0, " in line and not line.endswith("missing") for line in taken):
                 raise Inconclusive(f"the attack took nothing of {none or taken}")
             with suppress(Inconclusive):

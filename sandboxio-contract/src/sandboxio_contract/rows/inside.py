@@ -33,6 +33,17 @@ async def has_python(sb: Sandbox) -> bool:
     return (await sb.run(["python3", "-c", "raise SystemExit(42)"])).exit_code == 42
 
 
+async def attack(sb: Sandbox, python: str, shell: str) -> list[str]:
+    """Return the command of a script that is there in both languages.
+
+    :raises Inconclusive: the image has neither.
+    """
+    if await has_python(sb):
+        return ["python3", "-c", python]
+    await need_shell(sb)
+    return ["sh", "-c", shell]
+
+
 async def need_python(sb: Sandbox) -> None:
     """:raises Inconclusive: the image has no Python for the row's script."""
     if not await has_python(sb):
