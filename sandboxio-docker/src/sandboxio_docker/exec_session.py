@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from sandboxio.errors import CapabilityNotSupported, SandboxGone
+from sandboxio.errors import CapabilityNotSupported, ConfigurationError, SandboxGone
 from sandboxio.port import CODE_PATH, Command, ProcessDriver
 
 from sandboxio_docker.attach import start_exec
@@ -30,13 +30,16 @@ class ExecSession:
     :ivar native: the SDK's container object.
     """
 
-    def __init__(self, engine: Engine, endpoint: Endpoint, container_id: str, ending: Ending) -> None:
+    def __init__(
+        self, engine: Engine, endpoint: Endpoint, container_id: str, ending: Ending, only_user: str = ""
+    ) -> None:
         self.native: object = engine.native(container_id)
         self._engine = engine
         self._endpoint = endpoint
         self._container_id = container_id
         self._ending = ending
         self._cwd = "/"
+        self._only_user = only_user
 
     async def settle(self, cwd: str, *, make: bool) -> None:
         """Fix the default working directory; ``make`` it, writable by whatever user the image runs as."""
@@ -47,7 +50,16 @@ class ExecSession:
         self._cwd = cwd
 
     async def start(self, command: Command) -> ProcessDriver:
-        """Start a command; see `sandboxio.port.Session.start`."""
+        """Start a command; see `sandboxio.port.Session.start`.
+
+        The engine switches users, with no capability in the sandbox, and a kill ends all users' processes.
+        """
+        if command.user is not None and self._only_user not in ("", command.user):
+            # Else the caller could be root again where the receipt says otherwise.
+            raise ConfigurationError(
+                f"everything in this sandbox runs as {self._only_user!r}, not as {command.user!r}",
+                hint="leave user= out, or make the sandbox without DockerConfig(user=…)",
+            )
         self._ending.busy()
         driver = await self._start(command)
         self._ending.busy()  # before this the engine may have shown the reaper no process yet

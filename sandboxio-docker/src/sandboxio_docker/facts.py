@@ -11,11 +11,10 @@ from sandboxio.port import Facts
 from sandboxio_docker.cgroups import caps_fix, engine_name, missing_caps
 from sandboxio_docker.endpoint import Endpoint
 from sandboxio_docker.engine import Register
+from sandboxio_docker.hardening import RUNTIMES
 from sandboxio_docker.info import BASELINE
 from sandboxio_docker.sdk import Json, Sdk
 
-RUNTIMES = ("runc", "crun", "io.containerd.runc.v2")
-"""Runtimes that apply the engine's caps themselves; others were measured to drop them (runsc with --ignore-cgroups)."""
 INFO_LIFE = 60.0
 """Seconds for which an engine's description of itself holds; images are looked at each time."""
 
@@ -30,6 +29,8 @@ def read(client: Sdk, register: Register, endpoint: Endpoint, template: str) -> 
         "missing_caps": missing_caps(info),
         "caps_fix": caps_fix(info),
         "runtime": _runtime(info),
+        "runtimes": _runtimes(info),
+        "is_local": endpoint.is_local,
         "disk_quota": _has_quota(info, endpoint),
         "seccomp": any(
             "name=seccomp" in str(option) and "unconfined" not in str(option)
@@ -71,6 +72,12 @@ def _runtime(info: Mapping[str, Any]) -> str | None:
     if info.get("DefaultRuntime", "runc") in RUNTIMES:
         return ""
     return next((name for name in RUNTIMES if name in (info.get("Runtimes") or {})), None)
+
+
+def _runtimes(info: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Return the registered runtimes and the options each is started with."""
+    registered: Mapping[str, Mapping[str, Any]] = info.get("Runtimes") or {}
+    return {name: tuple(map(str, one.get("runtimeArgs") or ())) for name, one in registered.items()}
 
 
 def _image(client: Sdk, template: str) -> Json | None:

@@ -38,9 +38,18 @@ def check_metadata(metadata: Mapping[str, str]) -> None:
             )
 
 
-def make(create_id: str, version: str, transport: str, metadata: Mapping[str, str]) -> dict[str, str]:
-    """Return the labels of a sandbox, all but `EXPIRES`, which is known when it is made."""
-    own = {MANAGED: "true", VERSION: version, CREATE_ID: create_id, TRANSPORT: transport}
+def make(
+    create_id: str,
+    version: str,
+    transport: str,
+    metadata: Mapping[str, str],
+    hardening: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Return the labels of a sandbox, all but `EXPIRES`, which is known when it is made.
+
+    :param hardening: how its container differs from the usual one.
+    """
+    own = {MANAGED: "true", VERSION: version, CREATE_ID: create_id, TRANSPORT: transport, **(hardening or {})}
     return own | {META + key: value for key, value in metadata.items()}
 
 

@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from sandboxio.isolation import IsolationTier
 from sandboxio.port import Observation
 
 from sandboxio_docker import labels
-from sandboxio_docker.facts import RUNTIMES
+from sandboxio_docker.hardening import Hardening, tmpfs_mebibytes
 
 ENDED = frozenset({"removing", "dead", "exited"})
 """States of a container that is over; a full layer took 9 to 23 s to delete (measured), with AutoRemove it goes."""
@@ -60,7 +59,7 @@ def _applied(answer: Mapping[str, Any], carried: Mapping[str, str]) -> dict[str,
         "pids": host["PidsLimit"],
         "disk": _disk(host),
         "labels": labels.metadata_of(carried),
-        "isolation": _isolation(answer),
+        "isolation": _isolation(answer, Hardening.from_labels(carried)),
     }
 
 
@@ -81,6 +80,8 @@ def _egress(answer: Mapping[str, Any], carried: Mapping[str, str]) -> str:
 
 
 def _disk(host: Mapping[str, Any]) -> object:
+    if host.get("ReadonlyRootfs"):
+        return tmpfs_mebibytes(host.get("Tmpfs") or {})
     options: Mapping[str, str] = host.get("StorageOpt") or {}
     size = options.get("size", "")
     if size.endswith("M") and size[:-1].isdigit():
@@ -89,25 +90,25 @@ def _disk(host: Mapping[str, Any]) -> object:
     return _mebibytes(bounds[0]) if bounds else None
 
 
-def _isolation(answer: Mapping[str, Any]) -> str:
+def _isolation(answer: Mapping[str, Any], chosen: Hardening | None) -> str:
     """Return the tier, or in which way the container is weaker than what was asked for."""
+    if chosen is None:
+        return "weakened by what its label does not tell"
     host: Mapping[str, Any] = answer["HostConfig"]
     expected: dict[str, tuple[object, ...]] = {
         "Privileged": (False,),
         "CapDrop": (["ALL"],),
-        "CapAdd": (None, []),
         "PidMode": ("",),
         "IpcMode": ("private",),
         "Binds": (None, []),
         "Devices": (None, []),
-        "Runtime": RUNTIMES,
         "UTSMode": ("",),
     }
-    wrong = [name for name, values in expected.items() if host.get(name) not in values]
+    wrong = [name for name, values in expected.items() if host.get(name) not in values] + chosen.deviations(answer)
     if not any(
         str(option).startswith("no-new-privileges") and "false" not in option for option in host["SecurityOpt"] or ()
     ):
         wrong.append("SecurityOpt")
     if answer.get("Mounts"):
         wrong.append("Mounts")
-    return f"weakened by {', '.join(wrong)}" if wrong else IsolationTier.CONTAINER.value
+    return f"weakened by {', '.join(wrong)}" if wrong else chosen.tier.value

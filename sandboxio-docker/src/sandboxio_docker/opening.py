@@ -5,21 +5,31 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from sandboxio.agent.bootstrap import agent_argv
-from sandboxio.agent.session import AgentUnfit
+from sandboxio.agent.session import AgentSession, AgentUnfit
 from sandboxio.errors import ConfigurationError, ConnectError
 from sandboxio.planning import Plan
 from sandboxio.port import Facts, Session, TransportUnfit
 
-from sandboxio_docker import labels
+from sandboxio_docker import gvisor, labels
 from sandboxio_docker.attach import AgentStream, attach, start_exec
 from sandboxio_docker.ending import Ending
 from sandboxio_docker.endpoint import Endpoint
 from sandboxio_docker.engine import Engine
 from sandboxio_docker.exec_session import ExecSession
 from sandboxio_docker.facts import image_of, unfit
+from sandboxio_docker.hardening import Hardening
 from sandboxio_docker.planning import DEFAULT_CWD, default_cwd
 from sandboxio_docker.reaper import Reaper
-from sandboxio_docker.session import BOOT_TIMEOUT, DockerSession, boot, check_report, is_unfit_start, said_by_engine
+from sandboxio_docker.sdk import Sdk
+from sandboxio_docker.session import (
+    BOOT_TIMEOUT,
+    DockerSession,
+    boot,
+    check_report,
+    is_unfit_start,
+    is_unknown_user,
+    said_by_engine,
+)
 from sandboxio_docker.wire import close_all
 
 START_BOUND = 60.0
@@ -45,7 +55,7 @@ class Opener:
         """
         workdir = str(plan.parameters["workdir"])
         if plan.parameters["transport"] == "exec":
-            return await self._first_exec(workdir)
+            return await self._first_exec(workdir, Hardening.of(plan.spec.config))
         began = time.monotonic()
         try:
             return await self._first_agent(plan, workdir)
@@ -60,9 +70,15 @@ class Opener:
     async def further(self, inspected: Mapping[str, Any]) -> Session:
         """Connect to a sandbox that runs: a second agent through one exec, never the first process."""
         config: Mapping[str, Any] = inspected["Config"]
-        workdir = str(config.get("WorkingDir") or "")
+        chosen = Hardening.from_labels(config["Labels"])
+        if chosen is None:
+            raise ConnectError(
+                "what this sandbox was made with can't be read from its labels",
+                hint="connect with the version that made it",
+            )
+        workdir = chosen.workdir(str(config.get("WorkingDir") or ""))
         if config["Labels"].get(labels.TRANSPORT) == "exec":
-            return await self._exec_session(workdir)
+            return await self._exec_session(workdir, chosen)
         argv = list(agent_argv())
         exec_id = await self._engine.call(lambda client: client.exec_create(self._id, argv, stdin=True)["Id"])
         stream = AgentStream(await start_exec(self._endpoint, exec_id))
@@ -70,6 +86,11 @@ class Opener:
             agent = await boot(stream, self._expires_at, _wanted(workdir), first=False)
         except AgentUnfit as error:
             raise ConnectError(f"no second agent could be started: {error.reason}") from error
+        try:
+            await self._confirm_runtime(chosen, agent)
+        except BaseException:
+            await close_all(agent)
+            raise
         return DockerSession(agent, self._ending, self._engine.native(self._id))
 
     async def _first_agent(self, plan: Plan, workdir: str) -> Session:
@@ -80,22 +101,31 @@ class Opener:
             watch = plan.parameters["watch_disk_bytes"] is not None
             agent = await boot(stream, self._expires_at, _wanted(workdir), first=True, watch_disk=watch)
             check_report(agent.report, plan)
+            await self._confirm_runtime(Hardening.of(plan.spec.config), agent)
         except BaseException:
             await close_all(stream, self._ending)
             raise
         return DockerSession(agent, self._ending, self._engine.native(self._id))
 
-    async def _first_exec(self, workdir: str) -> Session:
+    async def _confirm_runtime(self, chosen: Hardening, agent: AgentSession) -> None:
+        """:raises PolicyNotEnforced: a runtime that had to prove itself did not."""
+        if chosen.is_foreign:
+            look: Callable[[Sdk], None] = lambda client: gvisor.confirm(  # noqa: E731
+                client.inspect_container(self._id), agent.report, self._endpoint
+            )
+            await self._engine.call(look)
+
+    async def _first_exec(self, workdir: str, chosen: Hardening) -> Session:
         try:
             await self._ending.watch(self._endpoint)
             await self._start(_NoSleep)
-            return await self._exec_session(workdir)
+            return await self._exec_session(workdir, chosen)
         except BaseException:
             await close_all(self._ending)
             raise
 
-    async def _exec_session(self, workdir: str) -> Session:
-        session = ExecSession(self._engine, self._endpoint, self._id, self._ending)
+    async def _exec_session(self, workdir: str, chosen: Hardening) -> Session:
+        session = ExecSession(self._engine, self._endpoint, self._id, self._ending, chosen.user)
         cwd = default_cwd(workdir)
         await session.settle(cwd, make=cwd == DEFAULT_CWD)
         return session
@@ -104,6 +134,11 @@ class Opener:
         try:
             await self._engine.call(lambda client: client.start(self._id), within=START_BOUND)
         except Exception as error:
+            if is_unknown_user(error):
+                raise ConfigurationError(
+                    f"the image has no such user: {said_by_engine(error)}",
+                    hint="name one of its /etc/passwd in user=, or pass a number",
+                ) from error
             if is_unfit_start(error):
                 raise unfit(said_by_engine(error)) from error
             raise

@@ -1,10 +1,13 @@
 """Make and unmake containers: synchronous, on a worker thread, the reaper told before anything can exist."""
 
+import io
 import re
+import tarfile
 import threading
 import time
 from collections.abc import Mapping
 from copy import deepcopy
+from ipaddress import IPv4Network
 from typing import Any
 
 from docker.errors import APIError, NotFound
@@ -14,6 +17,7 @@ from sandboxio.planning import Plan
 from sandboxio_docker import labels, networks
 from sandboxio_docker.engine import Made, Register
 from sandboxio_docker.errors import answer_of, is_gone
+from sandboxio_docker.hardening import WORK
 from sandboxio_docker.reaper import Reaper, ReaperUnavailable
 from sandboxio_docker.sdk import Json, Sdk
 
@@ -49,11 +53,13 @@ def make(client: Sdk, reaper: Reaper, register: Register, plan: Plan, abandoned:
         if isinstance(parameters["watch_disk_bytes"], int):
             reaper.disk(name, parameters["watch_disk_bytes"], speaks=parameters["transport"] == "agent")
         if parameters["network"]:
-            reaper.network(name, networks.make(client, name, body["Labels"]))
+            reaper.network(name, _network(client, plan, body["Labels"]))
             body["HostConfig"]["NetworkMode"] = name
         answer: Mapping[str, Any] = client.create_container_from_config(body, name)
         register.made[answer["Id"]] = Made(name, expires_at, bool(parameters["network"]))
         reaper.have(name, answer["Id"])
+        if parameters["make_workdir"]:
+            client.put_archive(answer["Id"], "/", _folder_for_anybody(WORK))
     except ReaperUnavailable as error:
         raise CreationError(
             f"the host-side reaper can't be armed, so a crash of this process would leave the sandbox behind: {error}",
@@ -61,6 +67,23 @@ def make(client: Sdk, reaper: Reaper, register: Register, plan: Plan, abandoned:
         ) from error
     _refuse_warnings(answer.get("Warnings") or ())
     return str(answer["Id"])
+
+
+def _network(client: Sdk, plan: Plan, carried: Mapping[str, str]) -> str:
+    pool = plan.parameters["network_pool"]
+    if not isinstance(pool, str):
+        return networks.make(client, plan.create_id, carried)
+    is_local = bool(plan.parameters["engine_is_local"])
+    return networks.make_from(client, plan.create_id, carried, IPv4Network(pool), is_local=is_local)
+
+
+def _folder_for_anybody(path: str) -> bytes:
+    held = io.BytesIO()
+    with tarfile.open(fileobj=held, mode="w") as archive:
+        folder = tarfile.TarInfo(path.lstrip("/"))
+        folder.type, folder.mode = tarfile.DIRTYPE, 0o1777
+        archive.addfile(folder)
+    return held.getvalue()
 
 
 def _refuse_warnings(warnings: list[str] | tuple[str, ...]) -> None:

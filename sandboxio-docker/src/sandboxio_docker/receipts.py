@@ -1,13 +1,13 @@
 """The receipt of each policy item: what holds it, how that is known, and what stays possible."""
 
-from sandboxio.isolation import IsolationTier
 from sandboxio.planning import Absent, EnforcedBy, Enforcement, Evidence, Receipt
 from sandboxio.policy import Strength
 from sandboxio.port import Facts
 from sandboxio.spec import SandboxSpec
 
 from sandboxio_docker.caps import Caps
-from sandboxio_docker.config import DockerConfig
+from sandboxio_docker.config import SUBNET, DockerConfig
+from sandboxio_docker.hardening import TEMPORARY, WORK, Hardening
 
 READ = "read 2026-11"
 CONSTRAINTS = f"https://docs.docker.com/engine/containers/resource_constraints/ ({READ})"
@@ -16,6 +16,7 @@ MEASURED = "measured on Docker 20.10, 2026-11"
 
 def receipts(spec: SandboxSpec, caps: Caps, facts: Facts, transport: str) -> tuple[Receipt, ...]:
     """Answer every policy item."""
+    hardening = Hardening.of(spec.config)
     return (
         _egress(spec, transport),
         Absent("network.allow", "no allowlist was asked for; Docker has none"),
@@ -23,18 +24,13 @@ def receipts(spec: SandboxSpec, caps: Caps, facts: Facts, transport: str) -> tup
         _applied("cpu", caps.cpu, "NanoCpus (CFS quota)"),
         _applied("memory", caps.memory_mb, "Memory (memory control group)"),
         _applied("memory.swap", 0, "MemorySwap = Memory: one total for both"),
-        _applied(
-            "pids",
-            caps.pids,
-            "PidsLimit (pids control group)",
-            f"https://docs.docker.com/reference/cli/docker/container/run/ ({READ})",
-        ),
-        _disk(caps, facts, transport),
+        _pids(caps, hardening),
+        _read_only_disk(caps) if hardening.read_only else _disk(caps, facts, transport, is_gvisor=hardening.is_foreign),
         Absent("gpu", "no GPU was asked for, and none is passed through"),
         _lifetime(spec, transport),
         _applied("labels", dict(spec.metadata), "container labels io.sandboxio.meta.*", MEASURED),
         _secrets(spec, transport),
-        _isolation(facts),
+        _gvisor(hardening) if hardening.is_foreign else _isolation(hardening, facts),
     )
 
 
@@ -48,7 +44,9 @@ def _egress(spec: SandboxSpec, transport: str) -> Enforcement:
             "listeners of the host on the bridge's gateway address can be reached",
             "the metadata address 169.254.169.254 can be reached where the host can reach it",
         )
-        mechanism = "a bridge network of its own, inter-container communication off"
+        pool = spec.config.network_pool if isinstance(spec.config, DockerConfig) else None
+        own = f"a bridge network of its own, a /{SUBNET} of {pool}," if pool else "a bridge network of its own,"
+        mechanism = f"{own} inter-container communication off"
         source = f"https://docs.docker.com/engine/network/drivers/bridge/ ({READ}); residuals {MEASURED}"
         return _network("allow", mechanism, "address", residuals, source)
     residual: tuple[str, ...] = ()
@@ -66,7 +64,33 @@ def _network(
     return Enforcement("network.egress", requested, mechanism, "provider", "attested", strength, residuals, source)
 
 
-def _disk(caps: Caps, facts: Facts, transport: str) -> Enforcement:
+def _pids(caps: Caps, hardening: Hardening) -> Enforcement:
+    mechanism = "PidsLimit (pids control group)"
+    if hardening.is_foreign:
+        mechanism += (
+            ": counts the threads of gVisor's kernel on the host, of which each process of the sandbox has some"
+        )
+    return _applied(
+        "pids", caps.pids, mechanism, f"https://docs.docker.com/reference/cli/docker/container/run/ ({READ})"
+    )
+
+
+def _read_only_disk(caps: Caps) -> Enforcement:
+    return Enforcement(
+        "disk",
+        caps.disk_mb,
+        f"ReadonlyRootfs; Tmpfs with a size on {TEMPORARY} and {WORK}, half of the cap each",
+        "provider",
+        "attested",
+        residuals=(
+            "what is written is memory: it counts to the memory cap, and is gone with the sandbox",
+            f"shared memory ({caps.shm_mb} MiB) and /dev (64 MiB, for root) are not counted to it, but to the memory cap",
+        ),
+        source=f"https://docs.docker.com/engine/storage/tmpfs/ ({READ}); {MEASURED}",
+    )
+
+
+def _disk(caps: Caps, facts: Facts, transport: str, *, is_gvisor: bool) -> Enforcement:
     if facts.values.get("disk_quota"):
         source = f"https://docs.docker.com/reference/cli/docker/container/create/ ({READ})"
         return _applied("disk", caps.disk_mb, "StorageOpt size (the storage driver's quota)", source)
@@ -85,6 +109,7 @@ def _disk(caps: Caps, facts: Facts, transport: str) -> Enforcement:
         "sandboxio",
         "attested",
         residuals=(
+            *(("gVisor keeps /tmp in memory: that counts to the memory cap instead",) if is_gvisor else ()),
             "what is written between two looks may pass the cap: they are 2 s apart, more where a look takes long",
             f"not counted: {unseen}",
             "inodes are not counted, and blocks are rounded",
@@ -121,7 +146,7 @@ def _secrets(spec: SandboxSpec, transport: str) -> Receipt:
     return Enforcement("secrets", tuple(sorted(spec.secrets)), mechanism, "sandboxio", "documented", source=MEASURED)
 
 
-def _isolation(facts: Facts) -> Enforcement:
+def _isolation(hardening: Hardening, facts: Facts) -> Enforcement:
     residuals = [
         "one kernel is shared with the host: for trusted, development and CI code",
         (
@@ -133,10 +158,37 @@ def _isolation(facts: Facts) -> Enforcement:
         residuals.append("this engine runs containers without its seccomp profile")
     return Enforcement(
         "isolation",
-        IsolationTier.CONTAINER.value,
-        "namespaces and control groups; all capabilities dropped, no-new-privileges, no mounts, log driver none",
+        hardening.tier.value,
+        f"namespaces and control groups; {_hardened(hardening)}",
         "provider",
         "attested",
         residuals=tuple(residuals),
         source=f"https://docs.docker.com/engine/security/ ({READ})",
     )
+
+
+def _gvisor(hardening: Hardening) -> Enforcement:
+    return Enforcement(
+        "isolation",
+        hardening.tier.value,
+        f"the runtime {hardening.runtime}: gVisor's own kernel, recognised from inside by its log before any command runs,"
+        f" its caps read back from the host's control groups; {_hardened(hardening)}",
+        "runtime",
+        "attested",
+        residuals=(
+            "defence in depth, not equivalent to a virtual machine",
+            "over the memory or process cap the whole sandbox ends, not one command",
+        ),
+        source=f"https://gvisor.dev/docs/architecture_guide/security/ ({READ}); {MEASURED}, runsc 20221219",
+    )
+
+
+def _hardened(hardening: Hardening) -> str:
+    given_back = ", ".join(hardening.capabilities)
+    parts = [f"all capabilities dropped but {given_back}" if given_back else "all capabilities dropped"]
+    parts += ["no-new-privileges", "no mounts", "log driver none"]
+    if hardening.user:
+        parts.append(f"user {hardening.user}")
+    if hardening.read_only:
+        parts.append("read-only root")
+    return ", ".join(parts)

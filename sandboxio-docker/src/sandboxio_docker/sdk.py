@@ -46,7 +46,18 @@ class Sdk(Protocol):
     def networks(self, *, filters: Mapping[str, list[str]]) -> list[Json]: ...
 
     def create_network(
-        self, name: str, driver: str, options: Mapping[str, str], *, labels: Mapping[str, str], check_duplicate: bool
+        self,
+        name: str,
+        driver: str,
+        options: Mapping[str, str],
+        ipam: Json | None = ...,
+        *,
+        labels: Mapping[str, str],
+        check_duplicate: bool,
     ) -> Json: ...
+
+    def inspect_network(self, net_id: str) -> Json: ...
+
+    def put_archive(self, container: str, path: str, data: bytes) -> bool: ...
 
     def remove_network(self, net_id: str) -> None: ...

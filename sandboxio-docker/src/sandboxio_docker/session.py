@@ -8,13 +8,15 @@ from typing import TypeVar, cast
 
 from sandboxio.agent.report import BootReport
 from sandboxio.agent.session import AgentSession, AgentUnfit, open_agent
-from sandboxio.errors import PolicyNotEnforced, SandboxGone
+from sandboxio.errors import ConfigurationError, PolicyNotEnforced, SandboxGone
 from sandboxio.planning import Plan
 from sandboxio.port import Chunk, Command, Exit, FileInfo, Killed, ProcessDriver
 
 from sandboxio_docker.attach import AgentStream
+from sandboxio_docker.config import ROOT_USERS, SWITCH_USER
 from sandboxio_docker.ending import Ending
 from sandboxio_docker.errors import answer_of
+from sandboxio_docker.hardening import WORK, Hardening
 from sandboxio_docker.planning import accepts_vsock
 from sandboxio_docker.wire import close_all
 
@@ -32,6 +34,7 @@ class DockerSession:
 
     def __init__(self, agent: AgentSession, ending: Ending, native: object) -> None:
         self.agent = agent
+        agent.user_hint = f"make the sandbox with DockerConfig({_as_root(agent.report)}capabilities={SWITCH_USER})"
         self.native = native
         self._ending = ending
 
@@ -104,6 +107,10 @@ class DockerSession:
         await self.explained(self.agent.remove(path, recursive=recursive))
 
 
+def _as_root(report: BootReport) -> str:
+    return "" if report.uid == 0 else 'user="root", '
+
+
 class _Driver:
     """A command whose sandbox's end is explained."""
 
@@ -159,8 +166,7 @@ def check_report(report: BootReport, plan: Plan) -> None:
     """
     if not report.memory_closed:
         raise AgentUnfit("the agent's memory can't be closed to the commands it starts")
-    if report.capabilities or not report.no_new_privileges:
-        raise PolicyNotEnforced("the sandbox still has capabilities, or may gain privileges")
+    _check_hardening(report, Hardening.of(plan.spec.config))
     if plan.spec.network.egress != "deny":
         return
     if report.interfaces is not None and set(report.interfaces) - {"lo"}:
@@ -170,6 +176,32 @@ def check_report(report: BootReport, plan: Plan) -> None:
             f'egress="deny", but vsock sockets, which no network namespace confines, are {report.vsock} in this sandbox:'
             f" the agent's own filter is not there ({report.seccomp})",
             hint="use an image whose Python has ctypes, or accept it: DockerConfig(accept_vsock=True), docker://IMAGE?accept_vsock=1",
+        )
+
+
+def _check_hardening(report: BootReport, chosen: Hardening) -> None:
+    if chosen.is_foreign and not report.has_ctypes:
+        raise PolicyNotEnforced(
+            f"this image's Python has no ctypes, so nothing inside can show that {chosen.runtime!r} is gVisor",
+            hint="use an image whose Python has ctypes, or leave runtime= out",
+        )
+    if not report.no_new_privileges:
+        raise PolicyNotEnforced("the sandbox may gain privileges")
+    wanted = chosen.mask if report.uid == 0 else 0
+    if report.capabilities != wanted or report.bounding & ~chosen.mask:
+        raise PolicyNotEnforced(
+            f"the sandbox has the capabilities {report.capabilities:#x} (at most {report.bounding:#x}), not {wanted:#x}"
+        )
+    name = chosen.user.partition(":")[0]
+    if (name.isdigit() and report.uid != int(name)) or (chosen.user not in ROOT_USERS and report.uid == 0):
+        raise PolicyNotEnforced(f"the sandbox runs as user id {report.uid}, not as {chosen.user!r}")
+    if chosen.read_only and not report.read_only:
+        raise PolicyNotEnforced("the sandbox's root file system can be written to")
+    if chosen.read_only and report.workdir not in ("present", "made"):
+        # runc keeps the mode of a directory that is there; what the image has decides.
+        raise ConfigurationError(
+            f"the image's own {WORK} keeps its mode, so {chosen.user or 'its user'} can't write there: {report.workdir}",
+            hint=f"use an image without {WORK}, or make it writable there",
         )
 
 
@@ -183,3 +215,8 @@ def is_unfit_start(error: BaseException) -> bool:
     status, message = answer_of(error) or (0, "")
     wordings = ("executable file not found", "no such file or directory", "permission denied", "exec format error")
     return status >= HTTPStatus.BAD_REQUEST and any(wording in message for wording in wordings)
+
+
+def is_unknown_user(error: BaseException) -> bool:
+    """Whether a start failed because the image does not have the user or group."""
+    return any(wording in said_by_engine(error) for wording in ("unable to find user", "unable to find group"))

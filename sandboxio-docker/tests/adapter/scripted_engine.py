@@ -100,6 +100,8 @@ def usual(asked: Asked) -> Answer:
         return 201, {"Id": CONTAINER, "Warnings": []}
     if asked.method == "DELETE":
         return 204, None
+    if asked.method == "PUT":
+        return 200, None
     return 404, {"message": f"No such container: {path}"}
 
 
@@ -124,7 +126,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         parts = urlsplit(self.path)
         length = int(self.headers.get("Content-Length") or 0)
-        body = json.loads(self.rfile.read(length)) if length else None
+        raw = self.rfile.read(length)
+        body = raw if self.command == "PUT" else json.loads(raw) if raw else None
         path = re.sub(r"^/v1\.\d+", "", unquote(parts.path))
         query = {key: values[0] for key, values in parse_qs(parts.query).items()}
         status, answer = cast("_Server", self.server).engine.reply(Asked(self.command, path, query, body))
@@ -143,4 +146,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    do_GET = do_POST = do_DELETE = _serve  # noqa: N815 - the base class's names
+    do_GET = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815 - the base class's names

@@ -13,6 +13,7 @@ from sandboxio.planning import Absent, Enforcement, Plan
 from sandboxio.policy import NetworkPolicy, Resources
 from sandboxio.port import Facts
 from sandboxio_docker import facts as facts_module
+from sandboxio_docker.config import CAPABILITIES
 from sandboxio_docker.info import BASELINE, DEFAULT_TEMPLATE, INFO
 from sandboxio_docker.planning import make_plan
 
@@ -43,6 +44,7 @@ facts = st.one_of(
         disk_quota=st.booleans(),
         seccomp=st.booleans(),
         runtime=st.sampled_from(["", "runc", None]),
+        runtimes=st.sampled_from([{"runc": ()}, {"runc": (), "runsc": ()}, {"runsc": ("--ignore-cgroups",)}]),
         os=st.sampled_from(["linux", "linux", "windows"]),
         missing_caps=st.sampled_from(["", "", "memory.swap"]),
         image=st.none()
@@ -58,11 +60,30 @@ facts = st.one_of(
     st.just(facts_module.unfit(probed(), "no python3")),
 )
 
+hardening = st.fixed_dictionaries(
+    {},
+    optional={
+        "capabilities": st.lists(st.sampled_from(sorted(CAPABILITIES)), max_size=4).map(
+            lambda names: tuple({*names, "KILL"} if "SETUID" in names else names)
+        ),
+        "user": st.sampled_from(["root", "0"]),
+        "read_only": st.booleans(),
+        "runtime": st.sampled_from(["runc", "runsc", "kata"]),
+        "network_pool": st.just("10.9.0.0/16"),
+    },
+) | st.fixed_dictionaries({"user": st.sampled_from(["1000", "agent:agent"]), "read_only": st.booleans()})
+
 
 @settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
-@given(resources, policies, metadata, facts, st.floats(0.5, 86_400), st.booleans())
+@given(resources, policies, metadata, facts, st.floats(0.5, 86_400), st.booleans(), hardening)
 def test_any_spec_gives_a_complete_plan_or_a_mapped_error(
-    caps: Resources, network: NetworkPolicy, labels: dict[str, str], known: Facts, timeout: float, vsock: bool
+    caps: Resources,
+    network: NetworkPolicy,
+    labels: dict[str, str],
+    known: Facts,
+    timeout: float,
+    vsock: bool,
+    config: dict[str, Any],
 ) -> None:
     spec = spec_of(
         resources=caps,
@@ -71,6 +92,7 @@ def test_any_spec_gives_a_complete_plan_or_a_mapped_error(
         timeout=timeout,
         secrets={"KEY": "s3cret-value"},
         accept_vsock=vsock,
+        **config,
     )
     plan = None
     with contextlib.suppress(SandboxError):
@@ -81,6 +103,10 @@ def test_any_spec_gives_a_complete_plan_or_a_mapped_error(
     assert "s3cret-value" not in json.dumps(plan.parameters)
     assert all(item.source for item in plan.enforcements())
     assert_hardened(plan)
+    container: Any = plan.parameters["container"]
+    host = container["HostConfig"]
+    assert set(host.get("CapAdd", ())) == set(config.get("capabilities", ()))
+    assert ("ReadonlyRootfs" in host) == ("Tmpfs" in host) == config.get("read_only", False)
 
 
 def assert_hardened(plan: Plan) -> None:
@@ -104,13 +130,19 @@ def assert_hardened(plan: Plan) -> None:
     assert ("fsize" in limits) != ("size" in host["StorageOpt"])
     if container["NetworkDisabled"]:
         assert host["NetworkMode"] == "none"
+        assert "ReadonlyRootfs" not in host
 
 
-@given(resources, policies, metadata, facts, st.booleans())
+@given(resources, policies, metadata, facts, st.booleans(), hardening)
 def test_what_is_refused_offline_is_refused_when_probed(
-    caps: Resources, network: NetworkPolicy, labels: dict[str, str], known: Facts, vsock: bool
+    caps: Resources,
+    network: NetworkPolicy,
+    labels: dict[str, str],
+    known: Facts,
+    vsock: bool,
+    config: dict[str, Any],
 ) -> None:
-    spec = spec_of(resources=caps, network=network, metadata=labels, accept_vsock=vsock)
+    spec = spec_of(resources=caps, network=network, metadata=labels, accept_vsock=vsock, **config)
     try:
         make_plan(spec, BASELINE)
     except SandboxError:

@@ -40,8 +40,9 @@ def test_it_makes_a_backend_without_any_traffic() -> None:
 @pytest.mark.parametrize("field", ["memory", "volumes", "privileged"])
 def test_an_unknown_field_of_the_configuration_is_refused(field: str) -> None:
     unknown: dict[str, Any] = {field: "x"}
-    with pytest.raises(ConfigurationError, match=field):
+    with pytest.raises(ConfigurationError, match=field) as caught:
         DockerConfig(**unknown)
+    assert "accept_vsock, capabilities, host, network_pool, read_only, runtime, template, user" in caught.value.hint
 
 
 @pytest.mark.parametrize(

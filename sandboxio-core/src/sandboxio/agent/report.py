@@ -24,6 +24,8 @@ class BootReport:
     :param gid_map: the same of ``/proc/self/gid_map``.
     :param capabilities: ``CapEff`` as a bit mask. :param bounding: ``CapBnd`` as a bit mask.
     :param no_new_privileges: whether the kernel's flag is set.
+    :param read_only: whether the root file system is mounted read-only.
+    :param kernel_log: the beginning of the kernel's log, where it is shown to this process; empty elsewhere.
     :param has_ctypes: whether system calls without a Python name can be made.
     :param subreaper: whether each command has its own subreaper, so that exactly one tree can be killed.
     :param dumpable: how the agent's memory was closed to others of its user: ``"prctl"``, ``"memfd"`` or ``"open"``.
@@ -52,6 +54,8 @@ class BootReport:
     capabilities: int
     bounding: int
     no_new_privileges: bool
+    read_only: bool
+    kernel_log: str
     has_ctypes: bool
     subreaper: bool
     dumpable: str
@@ -115,7 +119,9 @@ def _report(fields: Mapping[str, str]) -> BootReport:
         gid_map=" ".join(fields["gid_map"].split()),
         capabilities=int(status["CapEff"][:16], 16),
         bounding=int(status["CapBnd"][:16], 16),
-        no_new_privileges=status.get("NoNewPrivs") == "1",
+        no_new_privileges=status.get("NoNewPrivs") == "1" or flag("no_new_privs"),
+        read_only=flag("read_only"),
+        kernel_log=fields["kernel_log"],
         has_ctypes=flag("has_ctypes"),
         subreaper=flag("has_ctypes"),
         dumpable=fields["dumpable"],

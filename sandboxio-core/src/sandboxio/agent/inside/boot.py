@@ -9,7 +9,7 @@ import sys
 
 from .agent import Agent
 from .launch import PATH, Score, raise_oom_score
-from .native import DUMPABLE, NATIVE, SUBREAPER, X32, Native, filter_program
+from .native import DUMPABLE, GET_NO_NEW_PRIVILEGES, NATIVE, SUBREAPER, X32, Native, filter_program
 from .wire import BOOT, leave, read_exactly, slurp, write_all
 
 TYPE_CHECKING = False
@@ -134,6 +134,28 @@ def attempts(native: Native | None, agent: int) -> Iterator[int]:
     yield -answer if answer >= -4096 else 0
 
 
+def is_read_only(place: bytes) -> bool:
+    """Tell whether what is mounted there is read-only; gVisor's statvfs does not say."""
+    options = b""
+    for line in slurp("/proc/self/mounts").split(b"\n"):
+        fields = line.split(b" ")
+        if len(fields) > 3 and fields[1] == place:
+            options = fields[3]
+    return b"ro" in options.split(b",")
+
+
+def kernel_log(native: Native | None) -> bytes:
+    """Return the beginning of the kernel's log: gVisor's own kernel hands out its own, Linux keeps its from a container."""
+    if native is None:
+        return b""
+    held = native.buffer(bytes(256))
+    try:
+        count = native.call("klogctl", 3, native.api.addressof(held), 256)
+    except OSError:
+        return b""
+    return bytes(memoryview(held).cast("B")[:count]).replace(b"\0", b"")
+
+
 def outcome_of(attempt: Callable[[], object]) -> int:
     """Return 0 or the errno of the refusal."""
     try:
@@ -184,6 +206,10 @@ def observe(agent: Agent, dumpable: str, filtered: str) -> bytes:
         "uid_map": slurp("/proc/self/uid_map"),
         "gid_map": slurp("/proc/self/gid_map"),
         "status": slurp("/proc/self/status"),
+        # gVisor's status has no such line: there it is always so.
+        "no_new_privs": int(agent.native is not None and agent.native.holds(GET_NO_NEW_PRIVILEGES)),
+        "read_only": int(is_read_only(b"/")),
+        "kernel_log": kernel_log(agent.native),
         "net_dev": slurp("/proc/net/dev")[:16384],
         "has_ctypes": int(agent.native is not None),
         "dumpable": dumpable,

@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-DUMPABLE, SECCOMP, SUBREAPER, NO_NEW_PRIVILEGES = 4, 22, 36, 38  # of prctl
+DUMPABLE, SECCOMP, SUBREAPER, NO_NEW_PRIVILEGES, GET_NO_NEW_PRIVILEGES = 4, 22, 36, 38, 39  # of prctl
 NATIVE = {  # architecture, socket, socketpair, prlimit64
     "x86_64": (0xC000003E, 41, 53, 302),
     "aarch64": (0xC00000B7, 198, 199, 261),
@@ -53,6 +53,13 @@ class Native:
         except OSError:
             return False
         return True
+
+    def holds(self, option: int) -> bool:
+        """Return what a question of prctl's about this process is answered with."""
+        try:
+            return self.call("prctl", option, 0, 0, 0, 0) == 1
+        except OSError:
+            return False
 
     def buffer(self, data: bytes) -> Any:
         """Return a copy of ``data`` that has an address."""
