@@ -42,7 +42,7 @@ def test_an_unknown_field_of_the_configuration_is_refused(field: str) -> None:
     unknown: dict[str, Any] = {field: "x"}
     with pytest.raises(ConfigurationError, match=field) as caught:
         DockerConfig(**unknown)
-    assert "accept_vsock, capabilities, host, network_pool, read_only, runtime, template, user" in caught.value.hint
+    assert "template, host, accept_vsock, capabilities, user, read_only, runtime, network_pool" in caught.value.hint
 
 
 @pytest.mark.parametrize(
