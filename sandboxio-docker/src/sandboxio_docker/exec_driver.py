@@ -82,7 +82,9 @@ class ExecDriver:
             raise ResourceLimitExceeded(f"no process may be started any more: {text}", limit="pids", value=None)
         missing = "executable file not found" in text or "no such file or directory" in text
         if not missing and not any(sign in text for sign in UNUSABLE):
-            raise ExecutionError(f"the engine could not start {command.argv[0]}: {text}")
+            raise ExecutionError(
+                f"the engine could not start {command.argv[0]}: {text}", hint="see the engine's log for the reason"
+            )
         code = NOT_FOUND if missing else NOT_EXECUTABLE
         self._exit = Exit(code, started=False)
         what = "not found" if missing else "can't be executed"

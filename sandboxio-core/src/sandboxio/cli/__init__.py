@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from sandboxio import errors
+from sandboxio import __version__, errors
 
 _EXAMPLES = """\
 examples:
@@ -37,6 +37,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"sandboxio {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     demo = commands.add_parser("demo", help="show a sandbox at work, and prove that its egress is denied")
     demo.add_argument("target", nargs="?", help="a DSN; default $SANDBOXIO_BACKEND, else docker://")

@@ -35,6 +35,7 @@ def create_sync(
     timeout: "float | Unsaid" = UNSAID,
     metadata: Mapping[str, str] | None = None,
     require_isolation: IsolationTier | None = None,
+    redact_output: bool = False,
     on_progress: Callable[[str], None] | None = None,
 ) -> SyncSandbox:
     """Make a sandbox now: ``with sandboxio.create_sync() as sb``, or ``sb = sandboxio.create_sync()`` and ``sb.kill()``.
@@ -55,6 +56,7 @@ def create_sync(
         timeout=timeout,
         metadata=metadata,
         require_isolation=require_isolation,
+        redact_output=redact_output,
         on_progress=on_progress,
     )
     waiter = Waiter(shared.hold())

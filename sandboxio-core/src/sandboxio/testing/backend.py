@@ -204,7 +204,9 @@ class FakeBackend:
 
     def map_error(self, error: BaseException) -> SandboxError | None:
         """Translate an error that a test injected and that is none of sandboxio's."""
-        return ExecutionError(f"the fake provider failed: {error}") if isinstance(error, FakeError) else None
+        if not isinstance(error, FakeError):
+            return None
+        return ExecutionError(f"the fake provider failed: {error}", hint="this is a failure that the test asked for")
 
     async def aclose(self) -> None:
         """Have nothing to close."""
