@@ -3,7 +3,7 @@
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable
-from struct import pack
+from struct import pack, unpack
 
 import anyio
 import anyio.lowlevel
@@ -12,8 +12,20 @@ from anyio.abc import ByteStream
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sandboxio.agent.connection import AgentConnection
+from sandboxio.agent.incoming import Incoming
 from sandboxio.agent.process import AgentProcess, StartFailure
-from sandboxio.agent.protocol import CHUNK, WINDOW, Answer, Decoder, Frame, ProtocolViolation, Request, encode
+from sandboxio.agent.protocol import (
+    CHUNK,
+    LEAST_COST,
+    MOST_WINDOW,
+    WINDOW,
+    Answer,
+    Decoder,
+    Frame,
+    ProtocolViolation,
+    Request,
+    encode,
+)
 from sandboxio.agent.report import decode_report
 from sandboxio.agent.session import AgentSession
 from sandboxio.agent.transfers import Transfer, decode_entries
@@ -84,7 +96,7 @@ def test_the_decoder_gives_frames_or_a_violation_and_keeps_at_most_one_frame(pie
         for start in range(0, len(data), size):
             for found in decoder.feed(data[start : start + size]):
                 assert len(found.payload) <= CHUNK
-            assert len(decoder._buffer) <= CHUNK + 9
+            assert decoder.held < CHUNK + 9
     except ProtocolViolation:
         pass
 
@@ -196,7 +208,7 @@ async def test_no_sequence_of_frames_crashes_or_hangs_a_command_or_an_operation(
                 continue
             else:
                 assert result is None or isinstance(result, Chunk | Exit | bytes)
-    assert sum(len(chunk.data) for chunk in process._chunks) <= WINDOW
+    assert process._incoming.size <= WINDOW
     await connection.aclose()
 
 
@@ -207,8 +219,35 @@ async def test_a_flood_of_small_frames_is_limited_by_the_credit() -> None:
     other = AgentProcess(connection, stdin=False)
     with anyio.fail_after(PATIENCE), pytest.raises(SandboxGone):
         await other.wait()
-    assert sum(len(chunk.data) for chunk in process._chunks) <= WINDOW
+    assert 0 < process._incoming.count <= WINDOW // LEAST_COST
     await connection.aclose()
+
+
+class Granting(AgentConnection):
+    """A connection that only notes how much it would grant."""
+
+    granted = 0
+
+    def post(self, kind: Request, channel: int, payload: bytes = b"") -> None:
+        assert (kind, channel) == (Request.CREDIT, 1)
+        self.granted += unpack(">I", payload)[0]
+
+
+def test_the_window_grows_for_a_consumer_that_keeps_up() -> None:
+    connection = Granting(Script())
+    incoming = Incoming(connection, 1, WINDOW)
+    for number in range(1, 4):
+        for _ in range(WINDOW // CHUNK):
+            incoming.add(bytes(CHUNK))
+        with pytest.raises(ProtocolViolation):
+            incoming.add(b"x")
+        incoming.take()
+        assert connection.granted == number * WINDOW  # it slept: no more than what it took
+    connection.granted, size = 0, 100 * CHUNK
+    for _ in range(size // CHUNK):
+        incoming.add(bytes(CHUNK))
+        incoming.take()
+    assert size - MOST_WINDOW // 2 < connection.granted - (MOST_WINDOW - WINDOW) <= size
 
 
 async def test_an_endless_listing_is_refused() -> None:

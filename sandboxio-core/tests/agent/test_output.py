@@ -59,6 +59,15 @@ async def test_a_consumer_that_sleeps_stops_the_command_and_nobody_else(agent: L
         assert len((await finished(driver)).stdout) == 3200 * 65536 + 4
 
 
+async def test_single_bytes_of_both_streams_come_whole_and_in_order(agent: Local) -> None:
+    code = "import os\nfor i in range(20000): os.write(1 + i % 2, b'%d' % (i // 2 % 10))"
+    driver = await agent.start(sys.executable, "-c", code)
+    await anyio.sleep(0.2)  # the window fills up with tiny pieces
+    with anyio.fail_after(2 * PATIENCE):
+        result = await finished(driver)
+    assert result.stdout == result.stderr == b"0123456789" * 1000
+
+
 async def test_cancelled_reads_lose_no_byte(agent: Local) -> None:
     driver = await agent.start(sys.executable, "-c", WRITER, "200")
     received: list[bytes] = []

@@ -6,6 +6,8 @@ three of padding, four of length (big endian), then the data. A terminal would h
 
 from collections import deque
 from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 
 import anyio
 from anyio.abc import ByteStream
@@ -28,20 +30,23 @@ class Demultiplexer:
         self._left = 0
 
     def split(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yield (stream, bytes) for the payload in ``data``, in order.
+        """Yield (stream, bytes) for the payload in ``data``, in order; what follows in one stream comes as one piece.
 
         :raises ValueError: this is no stdcopy stream.
         """
-        at = 0
-        while at < len(data):
+        for kind, pieces in groupby(self._pieces(memoryview(data)), itemgetter(0)):
+            yield kind, b"".join(piece for _, piece in pieces)
+
+    def _pieces(self, data: memoryview) -> Iterator[tuple[int, memoryview]]:
+        while data:
             if not self._left:
-                taken = data[at : at + HEAD - len(self._head)]
+                taken = data[: HEAD - len(self._head)]
                 self._head += taken
-                at += len(taken)
+                data = data[len(taken) :]
                 self._open_frame()
                 continue
-            piece = data[at : at + self._left]
-            at += len(piece)
+            piece = data[: self._left]
+            data = data[len(piece) :]
             self._left -= len(piece)
             yield self._kind, piece
 

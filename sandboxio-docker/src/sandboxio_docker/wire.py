@@ -27,7 +27,8 @@ KEEP_ALIVE = (
 """Socket options: an idle attached stream must survive proxies, and a dead peer must be noticed: owner death rests on it."""
 MAX_HEAD = 64 * 1024
 """Bytes of an answer's head, or of an error's text, that are read at most."""
-CHUNK = 64 * 1024
+CHUNK = 256 * 1024
+"""Bytes that one read takes at most; a unix socket of Linux holds about as many."""
 
 
 class EngineAnswer(Exception):

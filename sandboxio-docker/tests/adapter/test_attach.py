@@ -43,6 +43,11 @@ def test_what_is_no_frame_is_refused(wire: bytes) -> None:
         list(Demultiplexer().split(wire))
 
 
+def test_what_follows_in_one_stream_comes_as_one_piece() -> None:
+    wire = framed(1, b"a") + framed(1, b"b") + framed(2, b"c") + framed(1, b"d")
+    assert list(Demultiplexer().split(wire)) == [(1, b"ab"), (2, b"c"), (1, b"d")]
+
+
 def test_a_huge_frame_is_passed_on_in_pieces_and_never_collected() -> None:
     demultiplexer = Demultiplexer()
     head = bytes([1, 0, 0, 0]) + (2**32 - 1).to_bytes(4, "big")

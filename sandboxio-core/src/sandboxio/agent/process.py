@@ -1,9 +1,9 @@
 """One command that an agent runs."""
 
-from collections import deque
 from struct import pack, unpack
 
 from sandboxio.agent.connection import AgentConnection
+from sandboxio.agent.incoming import Incoming
 from sandboxio.agent.protocol import CHUNK, WINDOW, Answer, Frame, ProtocolViolation, Request
 from sandboxio.port import Chunk, Command, Exit, Killed
 
@@ -31,9 +31,6 @@ class AgentProcess:
     def __init__(self, connection: AgentConnection, *, stdin: bool) -> None:
         self._connection = connection
         self._stdin = stdin
-        self._chunks: deque[Chunk] = deque()
-        self._may_receive = WINDOW
-        self._owed = 0
         self._may_send = WINDOW
         self._sent = 0
         self._pid: int | None = None
@@ -42,9 +39,9 @@ class AgentProcess:
         self._ended: set[int] = set()
         self._killing = False
         self._killed: Killed | None = None
-        self._abandoned = False
         self.discarded_bytes = 0
         self._channel = connection.open(self)
+        self._incoming = Incoming(connection, self._channel, WINDOW)
 
     # what the agent says
 
@@ -81,15 +78,10 @@ class AgentProcess:
 
     def _take_output(self, frame: Frame) -> None:
         number = frame.kind - Answer.OUT
-        size = len(frame.payload)
-        if not size or size > self._may_receive or number in self._ended or self._pid is None:
-            message = f"{size} bytes of output where {self._may_receive} are allowed"
+        if self._pid is None or number in self._ended:
+            message = "output before the start or after the end"
             raise ProtocolViolation(message)
-        self._may_receive -= size
-        if self._abandoned:
-            self._consumed(size)
-        else:
-            self._chunks.append(Chunk("stderr" if number else "stdout", frame.payload))
+        self._incoming.add(frame.payload, number)
 
     def _take_end(self, number: int) -> None:
         if number > 1 or number in self._ended:
@@ -103,13 +95,6 @@ class AgentProcess:
             raise ProtocolViolation(message)
         self._sent -= count
         self._may_send += count
-
-    def _consumed(self, size: int) -> None:
-        self._owed += size
-        if self._owed >= WINDOW // 2 and not self._over:
-            self._connection.post(Request.CREDIT, self._channel, pack(">I", self._owed))
-            self._may_receive += self._owed
-            self._owed = 0
 
     # what the host asks for
 
@@ -154,8 +139,7 @@ class AgentProcess:
 
     def _abandon(self) -> None:
         """End the command without waiting for it; its output is dropped."""
-        self._abandoned = True
-        self._chunks.clear()
+        self._incoming.drop()
         if self._failure is None and not self._killing:
             self._ask_to_kill()
 
@@ -167,12 +151,11 @@ class AgentProcess:
 
     async def receive(self) -> Chunk | None:
         """Return the next piece of output, ``None`` at the end of both streams."""
-        await self._connection.until(lambda: bool(self._chunks) or len(self._ended) == 2, self._channel)
-        if not self._chunks:
+        await self._connection.until(lambda: bool(self._incoming) or len(self._ended) == 2, self._channel)
+        if not self._incoming:
             return None
-        chunk = self._chunks.popleft()
-        self._consumed(len(chunk.data))
-        return chunk
+        number, data = self._incoming.take()
+        return Chunk("stderr" if number else "stdout", data)
 
     async def send(self, data: bytes) -> None:
         """Write to stdin; waits while the command does not read. Cancelled, a part of ``data`` may have been sent."""
@@ -187,11 +170,9 @@ class AgentProcess:
     async def wait(self) -> Exit:
         """Wait for the command itself to end, draining and dropping its output."""
         while not self._over:
-            await self._connection.until(lambda: bool(self._chunks) or self._over, self._channel)
-            while self._chunks:
-                size = len(self._chunks.popleft().data)
-                self.discarded_bytes += size
-                self._consumed(size)
+            await self._connection.until(lambda: bool(self._incoming) or self._over, self._channel)
+            while self._incoming:
+                self.discarded_bytes += len(self._incoming.take()[1])
         assert self._exit is not None
         return self._exit
 

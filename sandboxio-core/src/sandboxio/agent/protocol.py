@@ -11,9 +11,13 @@ from struct import Struct
 CHUNK = 65536
 """The most bytes that a frame carries."""
 WINDOW = 262144
-"""Bytes of one channel that may be on their way to either side before more is granted."""
-UPLOAD_WINDOW = 1048576
-"""The same for the content of a file on its way in."""
+"""Bytes of a command's stdin, and at first of its output, that may be on their way before more is granted."""
+FILE_WINDOW = 1048576
+"""The same for the content of a file."""
+MOST_WINDOW = 1048576
+"""What the window of output grows to while its consumer keeps up: a busy machine takes long to answer a grant."""
+LEAST_COST = 256
+"""Bytes of its window that a piece of output uses up at least, so that a million tiny ones can't be waiting."""
 
 _HEADER = Struct(">IIB")
 
@@ -91,38 +95,57 @@ def encode(kind: Request, channel: int, payload: bytes = b"") -> bytes:
     return _HEADER.pack(len(payload), channel, kind) + payload
 
 
+def cost(size: int) -> int:
+    """Return how many bytes of its window a piece of output of ``size`` bytes uses up."""
+    return max(size, LEAST_COST)
+
+
 class Decoder:
     """Cuts a byte stream into frames; holds at most one unfinished frame."""
 
     def __init__(self) -> None:
-        self._buffer = bytearray()
-        self._wanted = _HEADER.size
+        self._head = b""
+        self._frame: tuple[Answer, int] | None = None
+        self._parts: list[bytes] = []
+        self._size = self._left = 0
+
+    @property
+    def held(self) -> int:
+        """How many bytes of an unfinished frame it holds."""
+        return len(self._head) + self._size - self._left
 
     def feed(self, data: bytes) -> list[Frame]:
         """Take in ``data`` and return the frames that are complete now.
 
         :raises ProtocolViolation: an unknown kind, or a length that no frame of its kind has.
         """
-        if self._buffer:
-            self._buffer += data
-            if len(self._buffer) < self._wanted:
-                return []
-            data = bytes(self._buffer)
-            self._buffer.clear()
         frames: list[Frame] = []
         start = 0
-        self._wanted = _HEADER.size
-        while len(data) - start >= _HEADER.size:
-            size, channel, number = _HEADER.unpack_from(data, start)
-            kind = _checked(size, number)
-            end = start + _HEADER.size + size
-            if end > len(data):
-                self._wanted = end - start
-                break
-            frames.append(Frame(kind, channel, data[end - size : end]))
-            start = end
-        self._buffer += data[start:]
+        while start < len(data) or (self._frame and not self._left):
+            if self._frame is None:
+                head = data[start : start + _HEADER.size - len(self._head)]
+                start += len(head)
+                self._begin(self._head + head)
+                continue
+            part = data[start : start + self._left]
+            start += len(part)
+            self._left -= len(part)
+            self._parts.append(part)
+            if not self._left:
+                frames.append(Frame(*self._frame, b"".join(self._parts)))
+                self._frame = None
+                self._parts.clear()
+                self._size = 0
         return frames
+
+    def _begin(self, head: bytes) -> None:
+        if len(head) < _HEADER.size:
+            self._head = head
+            return
+        size, channel, number = _HEADER.unpack(head)
+        self._head = b""
+        self._frame = _checked(size, number), channel
+        self._size = self._left = size
 
 
 def _checked(size: int, number: int) -> Answer:

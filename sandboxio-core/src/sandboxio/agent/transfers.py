@@ -4,12 +4,12 @@ import errno
 import math
 import os
 import posixpath
-from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator
 from struct import Struct, pack, unpack
 
 from sandboxio.agent.connection import AgentConnection
-from sandboxio.agent.protocol import CHUNK, UPLOAD_WINDOW, Answer, Frame, ProtocolViolation, Request
+from sandboxio.agent.incoming import Incoming
+from sandboxio.agent.protocol import CHUNK, FILE_WINDOW, Answer, Frame, ProtocolViolation, Request
 from sandboxio.errors import (
     FileSystemError,
     IsADirectory,
@@ -40,10 +40,8 @@ class Transfer:
     def __init__(self, connection: AgentConnection, path: str) -> None:
         self._connection = connection
         self._path = path
-        self._chunks: deque[bytes] = deque()
-        self._may_receive = 0
-        self._owed = 0
-        self._may_send = UPLOAD_WINDOW
+        self._incoming: Incoming | None = None
+        self._may_send = FILE_WINDOW
         self._sent = 0
         self._done: tuple[int, bytes] | None = None
         self._abandoned = False
@@ -52,10 +50,8 @@ class Transfer:
     def take(self, frame: Frame) -> bool:
         """Take in one frame; see `Receiver`."""
         match frame.kind:
-            case Answer.OUT if 0 < len(frame.payload) <= self._may_receive:
-                self._may_receive -= len(frame.payload)
-                if not self._abandoned:
-                    self._chunks.append(frame.payload)
+            case Answer.OUT if self._incoming is not None:
+                self._incoming.add(frame.payload)
             case Answer.GRANT if unpack(">I", frame.payload)[0] <= self._sent:
                 (count,) = unpack(">I", frame.payload)
                 self._sent -= count
@@ -78,22 +74,17 @@ class Transfer:
 
     def ask_for_output(self, kind: Request, path: bytes) -> None:
         """Begin an operation that answers with output."""
-        self._may_receive = UPLOAD_WINDOW
-        self.ask(kind, pack(">I", UPLOAD_WINDOW) + path)
+        self._incoming = Incoming(self._connection, self._channel, FILE_WINDOW)
+        self.ask(kind, pack(">I", FILE_WINDOW) + path)
 
     async def receive(self) -> bytes | None:
         """Return the next piece of the answer, ``None`` after the last."""
-        await self._connection.until(lambda: bool(self._chunks) or self._done is not None, self._channel)
-        if not self._chunks:
+        incoming = self._incoming
+        await self._connection.until(lambda: bool(incoming) or self._done is not None, self._channel)
+        if not incoming:
             self._raise_failure()
             return None
-        data = self._chunks.popleft()
-        self._owed += len(data)
-        if self._owed >= UPLOAD_WINDOW // 4 and self._done is None:
-            self._connection.post(Request.CREDIT, self._channel, pack(">I", self._owed))
-            self._may_receive += self._owed
-            self._owed = 0
-        return data
+        return incoming.take()[1]
 
     async def send(self, data: bytes) -> None:
         """Send a part of a file's new content, as fast as it is taken in."""
@@ -122,7 +113,8 @@ class Transfer:
         """Give the operation up if it goes on; nothing of it stays."""
         if self._done is None and not self._abandoned:
             self._abandoned = True
-            self._chunks.clear()
+            if self._incoming is not None:
+                self._incoming.drop()
             self._connection.post(Request.ABORT, self._channel)
 
     def _raise_failure(self) -> None:

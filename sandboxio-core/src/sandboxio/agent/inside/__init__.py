@@ -17,7 +17,7 @@ one up. DETACH: from now on only the lifetime ends the agent.
 
 Agent → host. BOOT, first and once: names and values, joined by NUL. STARTED ``pid u32`` (0: it could not be executed),
 or FAILED ``stage u8 (1 cwd, 2 user, 3 no process can be had, 4 supervisor lost), errno u32``. OUT and ERR: output, within
-the credit. END ``u8 (0 stdout, 1 stderr)``: no more of it. EXIT ``wait status u32, flags u8 (1 an OOM kill happened
+the credit, of which each uses up at least 256 bytes. END ``u8 (0 stdout, 1 stderr)``: no more of it. EXIT ``wait status u32, flags u8 (1 an OOM kill happened
 meanwhile, 2 a fork was refused, 4 we killed it, 8 status unknown)`` comes as soon as the command itself ended; what it
 had written still follows, then END. KILLED ``u8 (t = its whole tree ended, s = not certain: end the sandbox)``.
 GRANT u32 allows that much more DATA (at first 256 KiB, for WRITE 1 MiB). GONE: nobody reads stdin. DONE ``errno u32,

@@ -13,6 +13,7 @@ from .wire import (
     GONE,
     GRANT,
     KILLED,
+    LEAST_COST,
     LOST,
     NO_FORK,
     OOM,
@@ -77,7 +78,7 @@ class Command:
 
     def deliver(self, kind: int, data: bytes) -> None:
         """Send output, which uses up credit."""
-        self.credit -= len(data)
+        self.credit -= max(len(data), LEAST_COST)
         self.agent.send_bulk(kind, self.channel, data)
         if self.credit <= 0:
             self.update()

@@ -22,6 +22,7 @@ from .wire import (
     CHUNK,
     DONE,
     GRANT,
+    LEAST_COST,
     LINK,
     LIST,
     MKDIR,
@@ -101,7 +102,7 @@ class Job:
 
     def output(self, data: bytes) -> None:
         """Send a part of the answer."""
-        self.credit -= len(data)
+        self.credit -= max(len(data), LEAST_COST)
         self.agent.send_bulk(OUT, self.channel, data)
 
     def read(self, path: bytes) -> Steps:
@@ -115,7 +116,8 @@ class Job:
                 if not data:
                     return b""
                 self.output(data)
-                yield True
+                if self.agent.congested:
+                    yield True
         finally:
             os.close(fd)
 

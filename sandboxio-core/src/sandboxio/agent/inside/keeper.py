@@ -14,7 +14,7 @@ from .launch import EXPENDABLE, Score
 from .link import Link
 from .supervisor import EXITED, FAILED, IDLE, KILLED, STARTED, Supervisor
 from .trees import DYING_TIME, KILL_TIME, children, freeze, kill, send_signal, sweep
-from .wire import REPORT, STATUS_CRASH, STATUS_OWNER_GONE, close, drain, leave, pipe_that_wakes
+from .wire import BREATH, REPORT, STATUS_CRASH, STATUS_OWNER_GONE, close, drain, leave, pipe_that_wakes
 from .worker import Worker
 
 TYPE_CHECKING = False
@@ -29,6 +29,7 @@ else:
 
 POOL = 1  # supervisors that wait for a command
 POOL_MAX = 2  # of those that have done with one; a warm one serves in half the time, and keeps 0.6 MiB
+FLOOD = 4  # readings in a row with next to no pause; from then on commands get to print more before each
 REFILL_PAUSE = 0.005  # seconds after a start; forking at once would delay that command
 
 
@@ -61,6 +62,8 @@ class Keeper(Link):
         self.sources: dict[int, Source] = {}
         self.counters = Counters()
         self.pipes = select.epoll()
+        self.readings = 0  # of commands' pipes, with next to no pause in between
+        self.last_reading = 0.0
         self.wake, wake = pipe_that_wakes()
         self.report, self.report_in = os.pipe()
         os.set_blocking(self.report, False)
@@ -80,10 +83,14 @@ class Keeper(Link):
 
     def on_pipes(self, _events: int) -> None:
         """Read from commands."""
+        self.readings = self.readings + 1 if time.monotonic() - self.last_reading < 10 * BREATH else 0
+        if self.readings >= FLOOD:
+            time.sleep(BREATH)
         for fd, _ in self.pipes.poll(0):
             source = self.sources.get(fd)
             if source:
                 source.read()
+        self.last_reading = time.monotonic()
 
     def begin(self, channel: int, keep_stdin: bool, window: int, spec: int, code: int) -> Command:
         """Give a command to a supervisor, one that waits if there is one."""

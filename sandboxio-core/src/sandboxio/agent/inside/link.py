@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import posix as os
 import select
+import time
 
 from .loop import Loop
-from .wire import CHUNK, DETACH, HEADER, START
+from .wire import BREATH, CHUNK, DETACH, HEADER, START
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 BULK_LIMIT = 262144  # output that waits for the host: above it no pipe is read
 URGENT_LIMIT = 1048576  # answers that wait for the host: above it no request is read
+AT_ONCE = 8  # parts of output in one system call; an urgent answer waits for no more than those
 
 
 class Link(Loop):
@@ -56,18 +58,15 @@ class Link(Loop):
     def flush(self) -> None:
         """Write what the host takes; the rest waits until it takes more."""
         while self.host_there:
+            if len(self.wire) < 2:  # a short rest by itself would cost as much as a long one
+                self.refill_wire()
             if not self.wire:
-                if not self.urgent and not self.bulk:
-                    self.unwatch(1)
-                    return
-                self.wire = [bytes(self.urgent), *self.bulk[:4]]
-                self.urgent.clear()
-                self.bulk_size -= sum(map(len, self.bulk[:4]))
-                del self.bulk[:4]
+                self.unwatch(1)
+                return
             try:
                 count = os.writev(1, self.wire)
             except BlockingIOError:
-                self.watch(1, select.EPOLLOUT, self.nothing)
+                self.watch(1, select.EPOLLOUT, self.on_room)
                 return
             except OSError:
                 self.on_host_lost()
@@ -77,8 +76,19 @@ class Link(Loop):
             if self.wire:
                 self.wire[0] = memoryview(self.wire[0])[count:]
 
-    def nothing(self, _events: int) -> None:
-        """The loop flushes at every turn; it only had to turn."""
+    def refill_wire(self) -> None:
+        """Add what is to be written next to what is left of a frame."""
+        if self.urgent:
+            self.wire.append(bytes(self.urgent))
+            self.urgent.clear()
+        self.wire += self.bulk[:AT_ONCE]
+        self.bulk_size -= sum(map(len, self.bulk[:AT_ONCE]))
+        del self.bulk[:AT_ONCE]
+
+    def on_room(self, _events: int) -> None:
+        """Let the host's side take more of a flood first; the loop flushes at every turn."""
+        if self.bulk:
+            time.sleep(BREATH)
 
     def on_host(self, _events: int) -> None:
         """Read what the host sent and handle the frames that are complete."""

@@ -18,6 +18,8 @@ OOM, NO_FORK, BY_US, UNKNOWN = 1, 2, 4, 8
 STATUS_OWNER_GONE, STATUS_PROTOCOL, STATUS_CRASH, STATUS_LIFETIME = 0, 65, 70, 124
 CHUNK = 65536
 WINDOW = 262144
+BREATH = 0.0001  # seconds in which a flood collects: a few large pieces cost far less than many small ones
+LEAST_COST = 256  # bytes of its credit that a piece of output uses up at least
 
 HEADER = Struct(">IIB")
 START_HEAD = Struct(">BIIQ")
