@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from sandboxio.errors import CapabilityNotSupported, ConfigurationError, SandboxGone
+from sandboxio.errors import ConfigurationError, SandboxGone
 from sandboxio.port import CODE_PATH, Command, ProcessDriver
 
 from sandboxio_docker.attach import start_exec
@@ -66,9 +66,6 @@ class ExecSession:
         return driver
 
     async def _start(self, command: Command) -> ExecDriver:
-        if wants_stdin(command) and self._endpoint.is_tls:
-            # Its end can't be said without ending the connection: TLS has no half-close.
-            raise CapabilityNotSupported("stdin over TLS needs an image with python3", hint="use one", why="not_yet")
         interpreter = command.argv[0] if command.code is not None else None
         if command.code is not None:
             command = replace(command, argv=("sh", "-c", WITH_CODE, "sh", *command.argv))

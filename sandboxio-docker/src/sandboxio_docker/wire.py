@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode
 
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
+from anyio.streams.tls import TLSStream
 
 from sandboxio_docker.endpoint import Endpoint
 from sandboxio_docker.ssh import connect_ssh
@@ -72,8 +73,13 @@ class Answer:
         await self._stream.send(data)
 
     async def send_eof(self) -> None:
-        """End the writing side; the engine closes the program's stdin."""
-        await self._stream.send_eof()
+        """End the writing side; the engine closes the program's stdin.
+
+        TLS ends as a whole, but the connection below it has two sides: the docker command does the same (moby's
+        ``client/hijack.go``, its ``CloseWrite`` "on the underlying connection"; seen to work with Docker 20.10, 2026-11).
+        """
+        stream = self._stream.transport_stream if isinstance(self._stream, TLSStream) else self._stream
+        await stream.send_eof()
 
     async def aclose(self) -> None:
         """Close the connection at once."""

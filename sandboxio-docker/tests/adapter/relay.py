@@ -1,6 +1,5 @@
 """The engine's socket over TCP or TLS, as a remote engine is reached; in a process of its own."""
 
-import asyncio
 import contextlib
 import os
 import ssl
@@ -8,6 +7,10 @@ import subprocess
 import sys
 from collections.abc import Generator
 from pathlib import Path
+
+import anyio
+from anyio.abc import ByteStream, SocketAttribute
+from anyio.streams.tls import TLSStream
 
 
 @contextlib.contextmanager
@@ -38,29 +41,35 @@ def _context(folder: Path) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(folder / "ca.pem"))
     context.load_cert_chain(folder / "server.pem", folder / "server.key")
     context.verify_mode = ssl.CERT_REQUIRED
+    # As Go does: the end of the client's TCP stream between two records is the end of what it sends, no error.
+    context.options |= ssl.OP_IGNORE_UNEXPECTED_EOF
     return context
 
 
 async def _serve(path: str, tls: ssl.SSLContext | None) -> None:
-    async def accepted(near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
-        far, forth = await asyncio.open_unix_connection(path)
-        await asyncio.gather(_copy(near, forth), _copy(far, back))
+    async def accepted(plain: ByteStream) -> None:
+        with contextlib.suppress(OSError, *LOST):
+            near = plain
+            if tls is not None:
+                near = await TLSStream.wrap(plain, server_side=True, ssl_context=tls, standard_compatible=False)
+            async with near, await anyio.connect_unix(path) as far, anyio.create_task_group() as group:
+                group.start_soon(_copy, near, far)
+                group.start_soon(_copy, far, near)
 
-    server = await asyncio.start_server(accepted, "127.0.0.1", 0, ssl=tls)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await server.serve_forever()
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    print(listener.extra(SocketAttribute.local_port), flush=True)
+    await listener.serve(accepted)
 
 
-async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(OSError):
-        while data := await source.read(65536):
-            target.write(data)
-            await target.drain()
-        if target.can_write_eof():
-            target.write_eof()
-        else:
-            target.close()
+async def _copy(source: ByteStream, target: ByteStream) -> None:
+    with contextlib.suppress(OSError, *LOST):
+        async for data in source:
+            await target.send(data)
+    with contextlib.suppress(OSError, *LOST):
+        await (target.aclose() if isinstance(target, TLSStream) else target.send_eof())
 
+
+LOST = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream)
 
 if __name__ == "__main__":
-    asyncio.run(_serve(sys.argv[1], _context(Path(sys.argv[2])) if sys.argv[2] else None))
+    anyio.run(_serve, sys.argv[1], _context(Path(sys.argv[2])) if sys.argv[2] else None)
