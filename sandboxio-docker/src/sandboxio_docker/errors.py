@@ -11,6 +11,7 @@ from docker.errors import APIError, DockerException, ImageNotFound
 from sandboxio.errors import (
     AuthError,
     BackendUnavailable,
+    ConfigurationError,
     ConnectError,
     CreationError,
     RateLimitError,
@@ -24,6 +25,7 @@ from sandboxio_docker.engine import EngineSilent
 from sandboxio_docker.reaper import ReaperUnavailable
 from sandboxio_docker.wire import EngineAnswer
 
+IMAGE_NAME = "the image's name, which follows docker:// in the target, or is given in template="
 CONNECTION_LOST = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream)
 
 
@@ -75,8 +77,11 @@ def unavailable(endpoint: Endpoint, error: BaseException) -> BackendUnavailable:
 
 def _from_answer(error: BaseException, status: int, message: str) -> SandboxError:
     lower = message.lower()
+    if "invalid reference format" in lower:
+        fix = "write it in lower case" if "must be lowercase" in lower else "write [REGISTRY/]NAME[:TAG]"
+        return ConfigurationError(f"that is no image's name: {message}", hint=f"{fix}: {IMAGE_NAME}")
     if isinstance(error, ImageNotFound):
-        return CreationError(f"the Docker engine has no such image: {message}", hint="check the name in template=")
+        return CreationError(f"the Docker engine has no such image: {message}", hint=f"check {IMAGE_NAME}")
     if is_gone(error) or (status == HTTPStatus.CONFLICT and "is not running" in lower):
         return SandboxGone(f"the container is gone: {message}")
     if status == HTTPStatus.CONFLICT and "is paused" in lower:

@@ -17,10 +17,14 @@ from sandboxio_docker.sdk import Sdk
 
 WITH_CODE = """
 f=$(mktemp "${TMPDIR:-/tmp}/sbx.XXXXXX") && cat >"$f" || exit 126
+[ "$(wc -c <"$f")" -eq "$1" ] || { rm -f "$f"; exit 126; }; shift
 for a; do shift; [ "$a" = '{code}' ] && a=$f; set -- "$@" "$a"; done
 "$@" </dev/null; s=$?; rm -f "$f"; exit $s
 """
-"""Keeps the code that comes over stdin in a file of its own; argv stays argv, nothing is spliced into the script."""
+"""Keeps the code that comes over stdin in a file of its own; argv stays argv, nothing is spliced into the script.
+
+The first argument is the code's length: what a broken connection cut is not run.
+"""
 assert CODE_PATH in WITH_CODE
 
 
@@ -68,7 +72,7 @@ class ExecSession:
     async def _start(self, command: Command) -> ExecDriver:
         interpreter = command.argv[0] if command.code is not None else None
         if command.code is not None:
-            command = replace(command, argv=("sh", "-c", WITH_CODE, "sh", *command.argv))
+            command = replace(command, argv=("sh", "-c", WITH_CODE, "sh", str(len(command.code)), *command.argv))
         exec_id = await self.explained(lambda client: _create(client, self._container_id, command))
         driver = ExecDriver(self, exec_id, await start_exec(self._endpoint, exec_id), interpreter)
         try:

@@ -12,6 +12,7 @@ from sandboxio.errors import CreationError, RateLimitError
 from sandboxio.port import Progress
 
 from sandboxio_docker.engine import Engine
+from sandboxio_docker.errors import IMAGE_NAME
 from sandboxio_docker.sdk import Sdk
 from sandboxio_docker.wire import EngineAnswer, ask
 
@@ -48,7 +49,7 @@ def failed(template: str, message: str) -> CreationError | RateLimitError:
         return RateLimitError(text, hint="docker login to the registry, or pull the image ahead of time")
     return CreationError(
         text,
-        hint="check the name in template=; for a private image docker login on this machine; offline: docker load it",
+        hint=f"check {IMAGE_NAME}; for a private image docker login on this machine; offline: docker load it",
     )
 
 

@@ -438,6 +438,24 @@ async def test_a_failed_pull_names_the_image_and_the_answer(
         await backend.prepare(plan, lambda _: None)
 
 
+@pytest.mark.parametrize(
+    ("name", "why", "fix"),
+    [("Some/Image", ": repository name must be lowercase", "lower case"), ("x:y:z", "", "[:TAG]")],
+)
+async def test_a_name_that_no_image_can_have_is_told_with_the_fix(
+    backend: DockerBackend, engine: ScriptedEngine, name: str, why: str, fix: str
+) -> None:
+    engine.answer("GET", "/images/", 400, {"message": f"no such image: {name}: invalid reference format{why}"})
+    with (
+        pytest.raises(ConfigurationError, match=name) as caught,
+        PortCalls(backend, Redactor(())).mapped(CreationError),
+    ):
+        await backend.probe(spec_of(name))
+    assert fix in caught.value.hint
+    assert "docker://" in caught.value.hint
+    assert {asked.method for asked in engine.log} == {"GET"}
+
+
 async def test_a_pull_can_be_cancelled(backend: DockerBackend, engine: ScriptedEngine) -> None:
     engine.answer("GET", "/images/", 404, {"message": "No such image: x"})
     engine.stall("POST", "/images/create")
@@ -453,7 +471,7 @@ async def test_a_pull_can_be_cancelled(backend: DockerBackend, engine: ScriptedE
 async def test_a_hostile_image_name_stays_a_value(backend: DockerBackend, engine: ScriptedEngine) -> None:
     template = "python:3.11; touch /tmp/hostpwn"
     engine.answer("GET", "/images/", 400, {"message": "invalid reference format"})
-    with pytest.raises(CreationError, match="invalid reference"), PortCalls(backend, Redactor(())).mapped():
+    with pytest.raises(ConfigurationError, match="invalid reference"), PortCalls(backend, Redactor(())).mapped():
         await backend.probe(spec_of(template))
     assert not Path("/tmp/hostpwn").exists()
 
