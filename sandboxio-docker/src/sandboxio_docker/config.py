@@ -31,7 +31,7 @@ class DockerConfig(BackendConfig):
 
     backend: ClassVar[str] = "docker"
     host: str | None = None
-    """The engine's address (``unix://``, ``tcp://``, ``https://``); ``None`` = ``DOCKER_HOST``, else the Docker context."""
+    """The engine's address (``unix://``, ``ssh://``, ``tcp://``, ``https://``); ``None`` = ``DOCKER_HOST``, else the Docker context."""
     accept_vsock: bool = False
     """Accept ``egress="deny"`` where it can't be shown that vsock sockets are refused; the receipt names the residual."""
     capabilities: tuple[str, ...] = ()
