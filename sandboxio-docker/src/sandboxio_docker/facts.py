@@ -26,6 +26,7 @@ def read(client: Sdk, register: Register, endpoint: Endpoint, template: str) -> 
         "api_version": client.api_version,
         "os": info.get("OSType", "linux"),
         "engine": engine_name(info),
+        "through_ssh": endpoint.ssh_command is not None,
         "missing_caps": missing_caps(info),
         "caps_fix": caps_fix(info),
         "runtime": _runtime(info),

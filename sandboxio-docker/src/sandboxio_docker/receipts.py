@@ -27,7 +27,7 @@ def receipts(spec: SandboxSpec, caps: Caps, facts: Facts, transport: str) -> tup
         _pids(caps, hardening),
         _read_only_disk(caps) if hardening.read_only else _disk(caps, facts, transport, is_gvisor=hardening.is_foreign),
         Absent("gpu", "no GPU was asked for, and none is passed through"),
-        _lifetime(spec, transport),
+        _lifetime(spec, facts, transport),
         _applied("labels", dict(spec.metadata), "container labels io.sandboxio.meta.*", MEASURED),
         _secrets(spec, transport),
         _gvisor(hardening) if hardening.is_foreign else _isolation(hardening, facts),
@@ -118,7 +118,7 @@ def _disk(caps: Caps, facts: Facts, transport: str, *, is_gvisor: bool) -> Enfor
     )
 
 
-def _lifetime(spec: SandboxSpec, transport: str) -> Enforcement:
+def _lifetime(spec: SandboxSpec, facts: Facts, transport: str) -> Enforcement:
     inside = "the agent (the sandbox's first process)" if transport == "agent" else "the first process, sleep,"
     mechanism = f"{inside} ends itself; the host-side reaper destroys the sandbox at the same time"
     by: EnforcedBy = "sandboxio"
@@ -134,6 +134,10 @@ def _lifetime(spec: SandboxSpec, transport: str) -> Enforcement:
     elif spec.network.egress == "allow" or (isinstance(spec.config, DockerConfig) and spec.config.accept_vsock):
         residuals += (
             "where the agent can't install its filter, code in the sandbox can make it wait for a processor: then the reaper ends it",
+        )
+    if facts.values.get("through_ssh"):
+        residuals += (
+            "the reaper logs in through ssh: if that stops working later, the first process is alone as well",
         )
     return Enforcement("lifetime", spec.timeout, mechanism, by, evidence, residuals=residuals, source=MEASURED)
 

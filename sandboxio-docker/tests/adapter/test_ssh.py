@@ -56,6 +56,12 @@ async def until_none_lives(ssh: FakeSsh) -> None:
             await anyio.sleep(0.01)
 
 
+async def test_the_receipt_says_what_the_reaper_rests_on(behind: DockerBackend, ssh: FakeSsh) -> None:
+    plan = behind.plan(spec_of(), await behind.probe(spec_of()))
+    (lifetime,) = [item for item in plan.enforcements() if item.policy == "lifetime"]
+    assert any("through ssh" in residual for residual in lifetime.residuals)
+
+
 async def test_control_calls_share_connections(behind: DockerBackend, ssh: FakeSsh) -> None:
     await behind.probe(spec_of())
     await behind.probe(spec_of())
