@@ -87,7 +87,6 @@ RULES: Mapping[str, str] = {
 NOT_BUILT: Set[str] = frozenset(
     {
         "NET-07",
-        "CAP-01",
         "SEC-01",
         "SEC-03",
         "TEN-03",

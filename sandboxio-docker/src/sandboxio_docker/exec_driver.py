@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from sandboxio_docker.exec_session import ExecSession
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
+OVER_FILE_SIZE = 153
+"""128 + SIGXFSZ: ended for a file larger than the cap. A program may exit with it too; the engine doesn't tell which."""
 ENGINES_WORDS = ("OCI runtime exec failed", "unable to find user", "unable to find group")
 """How the engine's own error begins that it writes to the stdout of a command it could not start."""
 NO_PROCESS = ("resource temporarily unavailable", "read init-p", "errno=11")
@@ -182,6 +184,8 @@ class ExecDriver:
         if look.code == NOT_FOUND and self._interpreter and not await self._session.has_program(self._interpreter):
             # The shell that kept the code says 127; the code itself may as well.
             return Exit(NOT_FOUND, started=False)
+        if look.code == OVER_FILE_SIZE:
+            return Exit(look.code, limit="disk_mb")
         return await self._killed() if look.code == KILLED else Exit(look.code)
 
     async def _killed(self) -> Exit:

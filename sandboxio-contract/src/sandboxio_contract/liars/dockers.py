@@ -122,6 +122,13 @@ class _Window(_Liar):
             engine.disconnect_container_from_network(sandbox_id, "bridge")
 
 
+class _Unlooked(_Liar):
+    """Has nobody look for files that were deleted and are still open."""
+
+    async def open(self, sandbox_id: str, plan: Plan | None = None) -> Session:
+        return await super().open(sandbox_id, plan and _unwatched(plan))
+
+
 class _Decorative(_Liar):
     """Takes every allowlist, and opens everything for it."""
 
@@ -233,6 +240,14 @@ def _uncapped(plan: Plan) -> Plan:
     return _sending(plan, {"NanoCpus": 0})
 
 
+def _unwatched(plan: Plan) -> Plan:
+    return replace(plan, parameters={**plan.parameters, "watch_disk_bytes": None})
+
+
+def _unbounded(plan: Plan) -> Plan:
+    return _sending(_unwatched(plan), {"Ulimits": [], "StorageOpt": {}})
+
+
 def _keeps(plan: Plan) -> Plan:
     values = [f"{name}={value.get_secret_value()}" for name, value in plan.spec.secrets.items()]
     return _sending(plan, {}, Env=[*plan.parameters["container"].get("Env", []), *values])  # type: ignore[attr-defined]
@@ -261,6 +276,9 @@ liar_template = Adapter("liar-template", _another_image)
 liar_shadows = Adapter("liar-shadows", _as_planned, _Shadows)
 liar_shrugs = Adapter("liar-shrugs", _as_planned, _Shrugs)
 liar_uncapped = Adapter("liar-uncapped", _uncapped)
+liar_unmeasured = Adapter("liar-unmeasured", _unwatched)
+liar_unbounded = Adapter("liar-unbounded", _unbounded)
+liar_unlooked = Adapter("liar-unlooked", _as_planned, _Unlooked)
 liar_keeps = Adapter("liar-keeps", _keeps)
 liar_open = Adapter("liar-open", _open)
 liar_swaps = Adapter("liar-swaps", _swaps)

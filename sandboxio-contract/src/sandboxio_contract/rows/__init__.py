@@ -28,6 +28,7 @@ MODULES = (
     "lifetime",
     "caps",
     "memory",
+    "disk",
     "teardown",
     "sweep",
     "owner",
