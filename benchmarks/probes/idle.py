@@ -12,6 +12,8 @@ from benchmarks.contenders.ours import Ours
 from benchmarks.probes.process import Footprint, answer, look, reaper_pid
 
 PAUSE = 5.0
+REST = 10.0
+"""Seconds after the last command until a sandbox counts as idle: what may have been written is looked at once more."""
 
 
 async def main(count: int) -> None:
@@ -26,6 +28,7 @@ async def main(count: int) -> None:
         await held[-1].run(["true"])
     after = _settled(), look(reaper)
     api: Any = docker.from_env().api
+    await asyncio.sleep(REST)
     inside = _inside(api, held[0])
     idle = look(), look(reaper)
     await asyncio.sleep(PAUSE)
