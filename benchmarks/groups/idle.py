@@ -18,7 +18,12 @@ async def measure(bench: Bench) -> list[Figure]:
         figure("P10", "threads for 40 more sandboxes", "threads", "threads", 0),
         figure("P10", "wake-ups in 5 s of 41 idle", "switches", "switches", 5),
         figure(
-            "P10", "the reaper's wake-ups", "switches", "reaper_switches", 20, "none of them for a sandbox in which nothing lives"
+            "P10",
+            "the reaper's wake-ups",
+            "switches",
+            "reaper_switches",
+            20,
+            "none of them for a sandbox in which nothing lives",
         ),
         figure(
             "P11",

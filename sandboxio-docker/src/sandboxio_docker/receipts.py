@@ -95,7 +95,8 @@ def _disk(caps: Caps, facts: Facts, transport: str, *, is_gvisor: bool) -> Enfor
         source = f"https://docs.docker.com/reference/cli/docker/container/create/ ({READ})"
         return _applied("disk", caps.disk_mb, "StorageOpt size (the storage driver's quota)", source)
     unseen = (
-        "what a process holds that closed itself to the agent, maps without a descriptor, or sent to a socket"
+        "what a process holds that runs as another user or closed itself to the agent, what is mapped without a descriptor"
+        ", and descriptors on their way through a socket"
         if transport == "agent"
         else "deleted files that are still open, and /etc/hosts, /etc/hostname and /etc/resolv.conf beside the layer"
     )

@@ -108,3 +108,11 @@ async def test_a_further_connection_has_what_it_does_counted() -> None:
         with pytest.raises(SandboxGone) as caught:
             await sandbox.run("true")
         assert caught.value.reason == "disk_mb"
+
+
+@pytest.mark.parametrize("target", [PYTHON, BUSYBOX])
+async def test_a_file_over_the_cap_ends_its_command_alone(target: str) -> None:
+    async with sandboxio.create(target, timeout=120, resources=CAP) as sandbox:
+        with pytest.raises(ResourceLimitExceeded, match="disk_mb = 20"):
+            await sandbox.run(["dd", "if=/dev/zero", "of=big", "bs=1000000", "count=60"])
+        assert (await sandbox.files.stat("big")).size == 20 * 2**20

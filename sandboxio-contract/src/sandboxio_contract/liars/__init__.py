@@ -17,6 +17,7 @@ class Liar:
     :param lie: what it does wrong.
     :param base: what it is built on: the stub in memory (in two modules), or the real Docker adapter.
     :param must: requirements that convict it. :param may: requirements that also may.
+    :param rows: where a requirement has rows for several ways to break it: exactly those that convict this liar.
     """
 
     name: str
@@ -24,6 +25,7 @@ class Liar:
     base: Literal["stub", "promises", "docker", "agents"]
     must: Set[str]
     may: Set[str] = frozenset()
+    rows: Set[str] = frozenset()
 
     @property
     def adapter(self) -> str:
@@ -32,6 +34,11 @@ class Liar:
         return f"sandboxio_contract.liars.{module}:{self.name.replace('-', '_')}"
 
 
+_MANY, _BIG, _DELETED = (
+    "many_small_files_hit_the_disk_cap",
+    "one_big_file_hits_the_disk_cap",
+    "deleted_files_that_are_open_hit_the_disk_cap",
+)
 _TEARDOWN = {"TRD-02", "TRD-03", "TRD-04", "TRD-05", "TRD-07", "LOOP-01", "TMO-03"}
 
 LIARS: tuple[Liar, ...] = (
@@ -65,9 +72,9 @@ LIARS: tuple[Liar, ...] = (
     Liar("liar-shadows", "a second container outlives the owner", "docker", {"TRD-06"}),
     Liar("liar-shrugs", "the cap that ended a command is not named", "docker", {"CAP-05"}),
     Liar("liar-uncapped", "the cpu cap is only in the receipt", "docker", {"CAP-07"}),
-    Liar("liar-unbounded", "the disk cap is only in the receipt", "docker", {"CAP-01"}),
-    Liar("liar-unmeasured", "only a single file is held to the disk cap", "docker", {"CAP-01"}),
-    Liar("liar-unlooked", "deleted files do not count for the disk cap", "docker", {"CAP-01"}),
+    Liar("liar-unbounded", "the disk cap is only in the receipt", "docker", {"CAP-01"}, rows={_MANY, _BIG, _DELETED}),
+    Liar("liar-unmeasured", "only single files are held to the disk cap", "docker", {"CAP-01"}, rows={_MANY, _DELETED}),
+    Liar("liar-unlooked", "deleted files do not count for the disk cap", "docker", {"CAP-01"}, rows={_DELETED}),
     Liar("liar-keeps", "secrets are in the container's configuration", "docker", {"SEC-04"}),
     Liar("liar-open", "the network is open although the plan says deny", "docker", {"NET-02"}, {"NET-10", "ISO-06"}),
     Liar("liar-swaps", "memory is capped, swap is not", "docker", {"CAP-03"}, {"ISO-06"}),
