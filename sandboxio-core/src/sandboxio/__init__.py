@@ -14,6 +14,15 @@ if TYPE_CHECKING:
         list_managed,
         plan,
     )
+    from sandboxio.audit import (
+        AuditConfig,
+        AuditEvent,
+        AuditSink,
+        FileSink,
+        LoggingSink,
+        NoopSink,
+        QueueSink,
+    )
     from sandboxio.capabilities import Capability
     from sandboxio.errors import (
         AuditSinkError,
@@ -97,7 +106,10 @@ _ERRORS = (
     "WeakEnforcementWarning",
 )
 
+_AUDIT = ("AuditConfig", "AuditEvent", "AuditSink", "FileSink", "LoggingSink", "NoopSink", "QueueSink")
+
 _WHERE = {
+    **dict.fromkeys(_AUDIT, "audit"),
     **dict.fromkeys(_ERRORS, "errors"),
     **dict.fromkeys(("Creation", "ManagedSandbox", "backend_info", "create"), "api"),
     **dict.fromkeys(("kill_managed", "list_managed", "plan"), "api"),
@@ -116,6 +128,9 @@ _WHERE = {
 
 __all__ = [
     "Absent",
+    "AuditConfig",
+    "AuditEvent",
+    "AuditSink",
     "AuditSinkError",
     "AuditSinkWarning",
     "AuthError",
@@ -137,12 +152,15 @@ __all__ = [
     "ExecutionError",
     "ExecutionTimeout",
     "FileInfo",
+    "FileSink",
     "FileSystemError",
     "IsADirectory",
     "IsolationTier",
+    "LoggingSink",
     "ManagedSandbox",
     "NetworkPolicy",
     "NetworkPolicyViolation",
+    "NoopSink",
     "NotADirectory",
     "OrphanedSandboxWarning",
     "OutputChunk",
@@ -153,6 +171,7 @@ __all__ = [
     "PolicyNotEnforced",
     "Process",
     "ProviderError",
+    "QueueSink",
     "RateLimitError",
     "ResourceLimitExceeded",
     "Resources",

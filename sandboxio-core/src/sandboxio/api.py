@@ -10,15 +10,18 @@ import anyio
 from pydantic import SecretStr
 
 from sandboxio import plugins
+from sandboxio.audit import AuditConfig
 from sandboxio.calls import LOOK_BOUND, PortCalls
 from sandboxio.creation import create as create_opened
 from sandboxio.creation import plan_offline, plan_probed
 from sandboxio.destruction import close_backend, closing, destroy_for_sure
 from sandboxio.errors import ConfigurationError, CreateTimeout
+from sandboxio.guards import review_create
 from sandboxio.isolation import IsolationTier
 from sandboxio.planning import Plan
 from sandboxio.policy import NetworkPolicy, Resources
 from sandboxio.port import BackendInfo, Observation, Progress
+from sandboxio.records import Record, Subject, receipts_of
 from sandboxio.redaction import Redactor
 from sandboxio.request import (
     UNSAID,
@@ -101,13 +104,23 @@ class Creation:
             raise CreateTimeout(f"{target.backend} did not make a sandbox within {timeout:g} s")
 
     async def _make(self, prepared: Prepared) -> Sandbox:
-        calls = prepared.calls
+        calls, spec = prepared.calls, prepared.spec
+        made: list[Sandbox] = []
+        record = Record("create", Subject(spec.backend, calls.backend.info.tier.value, spec.metadata))
         try:
-            opened = await create_opened(calls, prepared.spec, lambda line: self._progress(calls.redactor.text(line)))
-            return Sandbox(calls, opened)
-        except BaseException:
-            await close_backend(calls)
+            async with prepared.recorder.operation(record):
+                await review_create(spec, calls.redactor)
+                opened = await create_opened(calls, spec, lambda line: self._progress(calls.redactor.text(line)))
+                made.append(Sandbox(calls, opened, prepared.recorder))
+                record.subject = Subject(spec.backend, opened.plan.tier.value, spec.metadata, opened.seen.sandbox_id)
+                record.receipts = receipts_of(opened.plan)
+        except BaseException as error:
+            if made:  # its record was lost, or the caller was interrupted while it was written
+                await kill_after(made[0], error)
+            else:
+                await close_backend(calls)
             raise
+        return made[0]
 
 
 def create(
@@ -122,6 +135,7 @@ def create(
     metadata: Mapping[str, str] | None = None,
     require_isolation: IsolationTier | None = None,
     redact_output: bool = False,
+    audit: AuditConfig | None = None,
     on_progress: Callable[[str], None] | None = None,
 ) -> Creation:
     """Make a sandbox: ``async with sandboxio.create() as sb``, or ``sb = await sandboxio.create()`` and ``sb.kill()``.
@@ -139,14 +153,16 @@ def create(
     :param require_isolation: the least tier; checked before anything is asked of the provider.
     :param redact_output: mask the secrets in what commands print, too, in any of their usual encodings and wherever a chunk
         ends; files stay as they are.
+    :param audit: where every operation on the sandbox is recorded; see `sandboxio.audit`.
     :param on_progress: is told in words what takes long, such as an image pull.
     :raises ConfigurationError: a wrong argument. :raises CapabilityNotSupported: a policy that the backend can't enforce.
     :raises PolicyNotEnforced: a policy that it did not enforce. :raises CreateTimeout: it took too long.
+    :raises BlockedByGuard: an organisation's guard says no. :raises AuditSinkError: it can't be recorded, and has to be.
     :raises BackendUnavailable: the engine or service does not answer. :raises CreationError: anything else; nothing is
         left behind in any case.
     """
     request = Request(
-        target, template, resources, network, env, secrets, timeout, metadata, require_isolation, redact_output
+        target, template, resources, network, env, secrets, timeout, metadata, require_isolation, redact_output, audit
     )
     return Creation(request, on_progress)
 

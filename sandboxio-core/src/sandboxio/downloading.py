@@ -9,6 +9,7 @@ from sandboxio.file_calls import as_generator, with_trees
 from sandboxio.local_target import LocalTarget
 from sandboxio.local_work import LocalWork, need_descriptors
 from sandboxio.port import FileInfo, HasFiles, HasTrees
+from sandboxio.records import Count, uncounted
 from sandboxio.tree_rules import Bounds, encoded, inner_link, plain_name
 
 BLOCK = 1024 * 1024
@@ -17,7 +18,9 @@ DEFAULT_MAX_BYTES = 64 * 1024**3
 """Bytes of all files of one download: a sandbox can hold sparse files of any size, and need never end one."""
 
 
-async def download(service: HasFiles, remote: str, name: str | None, local: str, max_bytes: int) -> None:
+async def download(
+    service: HasFiles, remote: str, name: str | None, local: str, max_bytes: int, count: Count = uncounted
+) -> None:
     """Fetch everything, then give it its final name.
 
     :param remote: absolute.
@@ -28,7 +31,7 @@ async def download(service: HasFiles, remote: str, name: str | None, local: str,
     top = await service.stat(remote)
     try:
         await work.run(lambda: target.begin(folder=top.is_dir), local)
-        files = _Files(service, target, work, max_bytes)
+        files = _Files(service, target, work, max_bytes, count)
         if top.is_dir:
             await _Tree(with_trees(service, remote), target, work, files).fetch(remote, top)
         else:
@@ -47,10 +50,11 @@ async def download(service: HasFiles, remote: str, name: str | None, local: str,
 class _Files:
     """Fetches files one by one, up to a sum of bytes."""
 
-    def __init__(self, service: HasFiles, target: LocalTarget, work: LocalWork, max_bytes: int) -> None:
+    def __init__(self, service: HasFiles, target: LocalTarget, work: LocalWork, max_bytes: int, count: Count) -> None:
         self._service = service
         self._target = target
         self._work = work
+        self._told = count
         self._left = max_bytes
 
     async def fetch(self, path: str, info: FileInfo, name: bytes | None) -> None:
@@ -76,6 +80,7 @@ class _Files:
 
     def _count(self, chunk: bytes, path: str) -> None:
         self._left -= len(chunk)
+        self._told(len(chunk))
         if self._left < 0:
             raise FileSystemError(
                 f"{path!r}: the download is over max_bytes; nothing was kept", hint="pass a larger max_bytes="

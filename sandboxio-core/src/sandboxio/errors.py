@@ -219,9 +219,10 @@ class BlockedByGuard(SandboxError):
 
 
 class AuditSinkError(SandboxError):
-    """An audit sink failed under ``on_sink_failure="fail"``."""
+    """An audit sink failed under ``on_sink_failure="fail"``; ``result`` is that of the command whose record was lost."""
 
     code = "SBX_E1601"
+    result: "ExecResult | None" = None
 
 
 class FileSystemError(SandboxError):
@@ -295,6 +296,5 @@ class AuditSinkWarning(SandboxWarning):
 
 
 def _rebuilt(cls: type[SandboxError], args: tuple[object, ...], state: Mapping[str, object]) -> SandboxError:
-    error = cls.__new__(cls, *args)  # which keeps them as its `args`
-    vars(error).update(state)
+    vars(error := cls.__new__(cls, *args)).update(state)  # it keeps the arguments as its `args`
     return error

@@ -9,6 +9,7 @@ import anyio
 import anyio.lowlevel
 
 from sandboxio.errors import ConnectError, ExecutionError, ExecutionTimeout, SandboxError, SandboxGone
+from sandboxio.guards import review_exec
 from sandboxio.port import Chunk, Command, Exit, ProcessDriver
 from sandboxio.result import Collected, ExecResult
 from sandboxio.teardown import OwnTask
@@ -41,6 +42,7 @@ class Running:
         lease.check_alive()
         budget = Budget.of(lease, timeout)
         with anyio.move_on_after(budget.left()):
+            await review_exec(lease.sandbox_id, command, lease.plan.spec, lease.redactor)
             return cls(lease, lease.as_shown(await lease.start(command, budget.seconds + BACKSTOP)), budget)
         raise budget.expired(lease, Collected(1))
 

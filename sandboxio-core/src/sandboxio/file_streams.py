@@ -11,6 +11,7 @@ from sandboxio.commands import input_bytes
 from sandboxio.errors import ConfigurationError, FileSystemError, SandboxError
 from sandboxio.file_calls import FileCalls, as_generator, disk_cap
 from sandboxio.port import HasFiles
+from sandboxio.records import Record
 from sandboxio.teardown import OwnTask
 
 Begin = Callable[[], FileCalls]
@@ -26,8 +27,9 @@ class FileReader:
     A read that was cancelled or failed may have lost a piece, so the next one says so instead of going on.
     """
 
-    def __init__(self, calls: FileCalls, path: str, chunks: AsyncGenerator[bytes, None]) -> None:
+    def __init__(self, calls: FileCalls, path: str, chunks: AsyncGenerator[bytes, None], record: Record) -> None:
         self._calls = calls
+        self._record = record
         self._path = path
         self._chunks = chunks
         self._first: bytes | None = None
@@ -56,6 +58,7 @@ class FileReader:
             raise FileSystemError(f"{self._path!r}: an earlier read was cancelled or failed", hint="open it again")
         self._whole = False
         chunk = await self._calls.run(lambda: anext(self._chunks, b""))
+        self._record.came_out(len(chunk))
         self._whole = True
         return chunk
 
@@ -64,10 +67,12 @@ class FileReader:
 async def reading(begin: Begin, service: Callable[[], HasFiles], path: str) -> AsyncGenerator[FileReader]:
     """Open a file for reading; leaving closes it."""
     calls = begin()
-    async with aclosing(as_generator(service().read(path))) as chunks:
-        reader = FileReader(calls, path, chunks)
-        await reader.open()
-        yield reader
+    record = Record("file_read", calls.lease.subject, path=path)
+    async with calls.lease.recorder.operation(record, nests=False):
+        async with aclosing(as_generator(service().read(path))) as chunks:
+            reader = FileReader(calls, path, chunks, record)
+            await reader.open()
+            yield reader
 
 
 @masked(lambda writer: writer._calls.lease.redactor)
@@ -77,8 +82,9 @@ class FileWriter:
     A write that was cancelled or failed may have lost its piece: nothing is replaced then.
     """
 
-    def __init__(self, calls: FileCalls, service: HasFiles, path: str) -> None:
+    def __init__(self, calls: FileCalls, service: HasFiles, path: str, record: Record) -> None:
         self._calls = calls
+        self._record = record
         self._path = path
         self._into, content = anyio.create_memory_object_stream[bytes](0)
         self._task = OwnTask(lambda: self._send(service, path, content))
@@ -97,6 +103,7 @@ class FileWriter:
         whole, self._whole = self._whole, False
         if piece:
             await self._calls.run(lambda: self._give(piece))
+            self._record.went_in(len(piece))
         self._whole = whole
 
     async def _give(self, piece: bytes) -> None:
@@ -141,10 +148,13 @@ class FileWriter:
 @asynccontextmanager
 async def writing(begin: Begin, service: Callable[[], HasFiles], path: str) -> AsyncGenerator[FileWriter]:
     """Open a file for writing, whole or not at all."""
-    writer = FileWriter(begin(), service(), path)
-    try:
-        yield writer
-        await writer.finish()
-    except BaseException:
-        await writer.abandon()
-        raise
+    calls = begin()
+    record = Record("file_write", calls.lease.subject, path=path)
+    async with calls.lease.recorder.operation(record, nests=False):
+        writer = FileWriter(calls, service(), path, record)
+        try:
+            yield writer
+            await writer.finish()
+        except BaseException:
+            await writer.abandon()
+            raise

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
 from typing import TYPE_CHECKING, TypeVar
 
+from sandboxio.audit import EventName
 from sandboxio.border import masked
 from sandboxio.command_files import CommandFiles
 from sandboxio.commands import input_bytes, resolve_path
@@ -15,6 +16,7 @@ from sandboxio.errors import ConfigurationError, FileSystemError, NotADirectory,
 from sandboxio.file_calls import FileCalls, as_generator, disk_cap
 from sandboxio.file_streams import FileReader, FileWriter, reading, writing
 from sandboxio.port import FileInfo, HasFiles
+from sandboxio.records import Record
 from sandboxio.redaction import raise_from, shown_name, shown_number
 from sandboxio.result import check_max_output
 from sandboxio.uploading import upload
@@ -68,7 +70,11 @@ class Files:
                         )
                 return bytes(content)
 
-        return await self._call(collect)
+        record = self._record("file_read", target)
+        async with self._recorded(record):
+            content = await self._call(collect)
+            record.came_out(len(content))
+            return content
 
     async def read_text(self, path: str, encoding: str = "utf-8") -> str:
         """Return the content of a text file. :raises ConfigurationError: it is not valid in that encoding."""
@@ -87,7 +93,9 @@ class Files:
         """
         target = self._path(path)
         content = _content(data)
-        await self._call(lambda: self._write(target, content))
+        record = self._record("file_write", target, bytes_in=len(content))
+        async with self._recorded(record):
+            await self._call(lambda: self._write(target, content))
 
     def open_read(self, path: str) -> AbstractAsyncContextManager[FileReader]:
         """Open a regular file as a stream: ``async with files.open_read(path) as reader: async for chunk in reader``.
@@ -123,9 +131,11 @@ class Files:
 
         async def send() -> None:
             with disk_cap(self._lease):
-                await upload(self._lease, self._service, source, name, target)
+                await upload(self._lease, self._service, source, name, target, record.went_in)
 
-        await self._call(send)
+        record = self._record("file_upload", target)
+        async with self._recorded(record):
+            await self._call(send)
 
     async def download(self, remote: str, local: str | os.PathLike[str], *, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
         """Copy a file or a tree of the sandbox to this machine, mode and time kept, whole or not at all.
@@ -144,28 +154,34 @@ class Files:
         """
         target, limit = _local_path(local), _check_max_bytes(max_bytes)
         source = self._path(remote)
-        await self._call(lambda: download(self._service, source, _own_name(source), target, limit))
+        record = self._record("file_download", source)
+        async with self._recorded(record):
+            await self._call(lambda: download(self._service, source, _own_name(source), target, limit, record.came_out))
 
     async def ls(self, path: str = ".") -> list[FileInfo]:
         """Return the entries of a directory, sorted by path."""
         target = self._path(path).removesuffix("/.") or "/"
-        entries = await self._call(lambda: self._service.list(target))
+        async with self._recorded(self._record("file_list", target)):
+            entries = await self._call(lambda: self._service.list(target))
         return sorted(entries, key=lambda entry: entry.path)
 
     async def mkdir(self, path: str, *, parents: bool = False) -> None:
         """Make a directory; with ``parents`` missing ones too, and an existing one is no error."""
         target = self._path(path)
-        await self._call(lambda: self._service.mkdir(target, parents=parents))
+        async with self._recorded(self._record("file_mkdir", target)):
+            await self._call(lambda: self._service.mkdir(target, parents=parents))
 
     async def remove(self, path: str, *, recursive: bool = False) -> None:
         """Remove a file, a link (never what it points to) or an empty directory; with ``recursive`` a tree."""
         target = self._path(path)
-        await self._call(lambda: self._service.remove(target, recursive=recursive))
+        async with self._recorded(self._record("file_remove", target)):
+            await self._call(lambda: self._service.remove(target, recursive=recursive))
 
     async def stat(self, path: str) -> FileInfo:
         """Return what is known about one path, links followed."""
         target = self._path(path)
-        return await self._call(lambda: self._service.stat(target))
+        async with self._recorded(self._record("file_stat", target)):
+            return await self._call(lambda: self._service.stat(target))
 
     async def exists(self, path: str) -> bool:
         """Whether the path leads to something; false for a broken or looping link."""
@@ -190,6 +206,12 @@ class Files:
 
     def _path(self, path: str) -> str:
         return resolve_path(path, self._cwd)
+
+    def _record(self, event: EventName, path: str, *, bytes_in: int | None = None) -> Record:
+        return Record(event, self._lease.subject, path=path, bytes_in=bytes_in)
+
+    def _recorded(self, record: Record) -> AbstractAsyncContextManager[None]:
+        return self._lease.recorder.operation(record)
 
     async def _call(self, operation: Callable[[], Awaitable[T]]) -> T:
         return await FileCalls(self._lease).run(operation)

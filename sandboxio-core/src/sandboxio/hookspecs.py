@@ -21,7 +21,10 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 if TYPE_CHECKING:
+    from sandboxio.audit import AuditSink
+    from sandboxio.guards import ExecRequest, Verdict
     from sandboxio.port import Backend, BackendInfo
+    from sandboxio.spec import SandboxSpec
     from sandboxio.target import BackendConfig
 
 PROJECT = "sandboxio"
@@ -49,4 +52,33 @@ def sandboxio_make_backend(config: "BackendConfig") -> "Backend | Any":
 
     :param config: the typed configuration, its template resolved.
     :return: the `Backend`. Since 0.1.
+    """
+
+
+@hookspec
+def sandboxio_review_create(spec: "SandboxSpec") -> "Verdict | Any":
+    """Review a sandbox before it is made; for organisations, see `sandboxio.guards`.
+
+    Called once per `create`, after every argument was validated and before anything is asked of the provider, in a
+    worker thread, for at most ``$SBX_GUARD_TIMEOUT`` seconds.
+
+    :param spec: frozen; its secrets are masked.
+    :return: `Allow`, `Block` or `NeedsApproval`; anything else, an exception or no answer blocks. Since 0.1.
+    """
+
+
+@hookspec
+def sandboxio_review_exec(request: "ExecRequest") -> "Verdict | Any":
+    """Review a command before it is started; as `sandboxio_review_create`.
+
+    :param request: frozen; it names the variables of the command and holds no value of them.
+    :return: `Allow`, `Block` or `NeedsApproval`. Since 0.1.
+    """
+
+
+@hookspec
+def sandboxio_audit_sink() -> "AuditSink | Any":
+    """Return a sink that gets the records of every sandbox of the process, beside those of its own `AuditConfig`.
+
+    Called once, before the first sandbox is made, in a worker thread. Since 0.1.
     """

@@ -23,6 +23,7 @@ from sandboxio.errors import (
 from sandboxio.planning import Enforcement
 from sandboxio.policy import Resources
 from sandboxio.port import Command, Exit, ProcessDriver
+from sandboxio.records import Recorder, Subject
 from sandboxio.redacted_output import RedactedDriver
 from sandboxio.redaction import Redactor
 from sandboxio.result import ExecResult
@@ -56,7 +57,7 @@ class _Life:
 class Lease:
     """What every operation on a sandbox shares."""
 
-    def __init__(self, calls: PortCalls, opened: Opened) -> None:
+    def __init__(self, calls: PortCalls, opened: Opened, recorder: Recorder) -> None:
         spec, seen = opened.plan.spec, opened.seen
         self._calls = calls
         self._life = _Life()
@@ -64,10 +65,12 @@ class Lease:
         self._ending: OwnTask[None] | None = None
         self._loop = anyio.lowlevel.current_token()
         self._pid = os.getpid()
+        self.recorder = recorder
         self.plan = opened.plan
         self.session = opened.session
         self.sandbox_id = seen.sandbox_id
         self.labels: Mapping[str, str] = spec.metadata
+        self.subject = Subject(spec.backend, opened.plan.tier.value, spec.metadata, seen.sandbox_id)
         self.timeout = spec.timeout
         self.created_at = seen.created_at
         self.expires_at = seen.expires_at or seen.created_at + spec.timeout
@@ -77,6 +80,11 @@ class Lease:
     def leaked(self) -> bool:
         """Whether this process still owns the sandbox and nobody even tried to end it."""
         return not self._life.asked and self._pid == os.getpid()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was seen to end, and nothing is left to do."""
+        return self._life.closed
 
     @property
     def ended_with_command(self) -> bool:

@@ -12,6 +12,7 @@ from sandboxio.commands import input_bytes, no_shell
 from sandboxio.errors import ConfigurationError, ConnectError, SandboxError, SandboxGone
 from sandboxio.execution import Running
 from sandboxio.port import Chunk, Command, Exit, ProcessDriver
+from sandboxio.records import Record
 from sandboxio.result import Collected
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class Process:
         self._needs_shell = needs_shell
         self._command = command
         self._timeout = timeout
+        self._record = Record("stream", lease.subject, command.argv)
+        self._recording = lease.recorder.operation(self._record, nests=False)
         self._started: Running | None = None
         self._exit: Exit | None = None
         self._consumed = False
@@ -60,14 +63,28 @@ class Process:
         if self._used:
             raise ConfigurationError("a stream can be entered once", hint="call stream() again")
         self._used = True
-        self._started = await Running.start(self._lease, self._command, self._timeout)
+        self._record.begin()
+        await self._recording.__aenter__()
+        try:
+            self._started = await Running.start(self._lease, self._command, self._timeout)
+        except BaseException as error:
+            await self._recording.__aexit__(type(error), error, error.__traceback__)
+            raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
     ) -> None:
         """End the whole process tree if the command has not ended."""
-        running = self._running
+        try:
+            await self._leave(self._running)
+        except BaseException as failure:
+            await self._recording.__aexit__(type(failure), failure, failure.__traceback__)
+            raise
+        self._record.exit_code = self.returncode
+        await self._recording.__aexit__(kind, error, trace)
+
+    async def _leave(self, running: Running) -> None:
         if self._exit is None and self._at_end and not self._killed:
             await self._settle(running)
         if self._exit is None and not self._killed:
@@ -89,6 +106,7 @@ class Process:
         """Write to stdin; waits while the command does not read."""
         checked = input_bytes(data, "what is sent")
         await self._within_budget(lambda driver: driver.send(checked))
+        self._record.went_in(len(checked))
 
     async def close_stdin(self) -> None:
         """End stdin."""
@@ -147,6 +165,8 @@ class Process:
             return None
         chunk = await self._within_budget(_receive_after_a_turn)
         self._at_end = chunk is None
+        if chunk is not None:
+            self._record.came_out(len(chunk.data))
         return chunk
 
     async def _within_budget(self, act: Callable[[ProcessDriver], Awaitable[T]]) -> T:
@@ -164,7 +184,9 @@ class Process:
                 raise await self._lease.refine_gone(error) from error.__cause__
         self._killed = self._expired = True
         await running.end()
-        raise running.budget.expired(self._lease, Collected(1))
+        expired = running.budget.expired(self._lease, Collected(1))
+        self._record.outcome = expired.code
+        raise expired
 
     async def _settle(self, running: Running) -> None:
         """Find out whether a command whose output ended has ended too: then nothing is left to kill."""

@@ -10,12 +10,14 @@ from typing import TypeVar, TypeVarTuple, Unpack
 import anyio.to_thread
 from pydantic import SecretStr
 
-from sandboxio import plugins
+from sandboxio import extensions, plugins
+from sandboxio.audit import AuditConfig
 from sandboxio.calls import PortCalls
 from sandboxio.errors import ConfigurationError
 from sandboxio.isolation import IsolationTier
 from sandboxio.policy import NetworkPolicy, Resources
 from sandboxio.port import Backend, BackendInfo, HoldsSecrets
+from sandboxio.records import Recorder
 from sandboxio.redaction import Redactor
 from sandboxio.spec import (
     DEFAULT_TIMEOUT,
@@ -71,6 +73,7 @@ class Request:
     metadata: Mapping[str, str] | None = None
     require_isolation: IsolationTier | None = None
     redact_output: bool = False
+    audit: object = None
 
     def redactor(self) -> Redactor:
         """Return a redactor of the secrets as they were passed: messages about wrong arguments are masked, too."""
@@ -80,10 +83,11 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A request that was looked at: a valid spec, and the backend that it is for."""
+    """A request that was looked at: a valid spec, the backend that it is for, and where it is recorded."""
 
     calls: PortCalls
     spec: SandboxSpec
+    recorder: Recorder
 
 
 async def prepare(request: Request, target: Target, redactor: Redactor) -> Prepared:
@@ -91,7 +95,10 @@ async def prepare(request: Request, target: Target, redactor: Redactor) -> Prepa
     adapter = await _loaded(target, redactor)
     spec = _spec(request, target, adapter.info)
     redactor.learn(_secret_fields(spec.config))
-    return Prepared(await _connected(adapter, spec.config, redactor), spec)
+    audit = _instance(AuditConfig() if request.audit is None else request.audit, AuditConfig, "audit")
+    is_plain = extensions.is_empty()
+    recorder = Recorder(audit, redactor) if is_plain else await in_thread(Recorder.of, audit, redactor)
+    return Prepared(await _connected(adapter, spec.config, redactor), spec, recorder)
 
 
 async def calls_to(target: Target, redactor: Redactor) -> PortCalls:

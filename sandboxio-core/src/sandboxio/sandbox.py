@@ -18,6 +18,7 @@ from sandboxio.lease import Lease
 from sandboxio.planning import Enforcement, Receipt
 from sandboxio.port import Command, Exit
 from sandboxio.process import Process
+from sandboxio.records import Record, Recorder
 from sandboxio.redaction import shown_name
 from sandboxio.result import DEFAULT_MAX_OUTPUT, ExecResult, check_max_output
 from sandboxio.spec import MAX_TIMEOUT, check_env, check_timeout
@@ -33,9 +34,9 @@ class Sandbox:
     It may be used and closed from any task of the loop it was made in.
     """
 
-    def __init__(self, calls: PortCalls, opened: Opened) -> None:
+    def __init__(self, calls: PortCalls, opened: Opened, recorder: Recorder) -> None:
         plan, info = opened.plan, calls.backend.info
-        self._lease = Lease(calls, opened)
+        self._lease = Lease(calls, opened, recorder)
         self.id = opened.seen.sandbox_id
         self.backend = info.name
         self.isolation: IsolationTier = plan.tier
@@ -96,9 +97,12 @@ class Sandbox:
         limit = check_max_output(max_output)
         data = commands.stdin_bytes(stdin)
         command = self._command(cmd, env=env, cwd=cwd, user=user, stdin=data is not None)
-        ended, result = await self._execute(command, data, timeout, limit)
-        self._need_program(cmd, ended)
-        return self._within_caps(ended, result)
+        own = _own_timeout(timeout)
+        record = Record("exec", self._lease.subject, command.argv, bytes_in=None if data is None else len(data))
+        async with self._lease.recorder.operation(record):
+            ended, result = await self._execute(record, command, data, own, limit)
+            self._need_program(cmd, ended)
+            return self._within_caps(ended, result)
 
     async def run_code(
         self,
@@ -122,13 +126,16 @@ class Sandbox:
             )
         argv = commands.code_argv(language)
         command = Command(argv, self._env(env), self.cwd, code=commands.code_bytes(code))
-        ended, result = await self._execute(command, None, timeout, check_max_output(max_output))
-        if not ended.started and ended.limit is None:
-            raise ConfigurationError(
-                f"the sandbox has no interpreter {argv[0]!r} for {language}",
-                hint=f"use an image that has it; `run(['{argv[0]}', …])` needs it, too",
-            )
-        return self._within_caps(ended, result)
+        own, limit = _own_timeout(timeout), check_max_output(max_output)
+        record = Record("run_code", self._lease.subject, command.argv, command.code)
+        async with self._lease.recorder.operation(record):
+            ended, result = await self._execute(record, command, None, own, limit)
+            if not ended.started and ended.limit is None:
+                raise ConfigurationError(
+                    f"the sandbox has no interpreter {argv[0]!r} for {language}",
+                    hint=f"use an image that has it; `run(['{argv[0]}', …])` needs it, too",
+                )
+            return self._within_caps(ended, result)
 
     def stream(
         self,
@@ -144,12 +151,15 @@ class Sandbox:
         Parameters and errors as for `run`.
         """
         command = self._command(cmd, env=env, cwd=cwd, user=user, stdin=True)
-        own = None if timeout is None else check_timeout(timeout, "timeout", MAX_TIMEOUT)
-        return Process(self._lease, command, own, needs_shell=isinstance(cmd, str))
+        return Process(self._lease, command, _own_timeout(timeout), needs_shell=isinstance(cmd, str))
 
     async def kill(self) -> None:
         """End the sandbox; repeating it does nothing. It is immune to cancellation, which is raised afterwards."""
-        await self._lease.end()
+        if self._lease.closed:
+            self._lease.check_owner()
+            return
+        async with self._lease.recorder.operation(Record("kill", self._lease.subject)):
+            await self._lease.end()
 
     async def __aenter__(self) -> "Sandbox":
         """Use the sandbox; leaving the block kills it."""
@@ -168,11 +178,12 @@ class Sandbox:
             warnings.warn(f"{self!r} was never killed; use `async with`", ResourceWarning, stacklevel=2, source=self)
 
     async def _execute(
-        self, command: Command, stdin: bytes | None, timeout: float | None, max_output: int
+        self, record: Record, command: Command, stdin: bytes | None, timeout: float | None, max_output: int
     ) -> tuple[Exit, ExecResult]:
-        own = None if timeout is None else check_timeout(timeout, "timeout", MAX_TIMEOUT)
         self._lease.check_alive()
-        return await execute(self._lease, command, stdin=stdin, timeout=own, max_output=max_output)
+        ended, result = await execute(self._lease, command, stdin=stdin, timeout=timeout, max_output=max_output)
+        record.returned(result)
+        return ended, result
 
     def _command(
         self,
@@ -206,6 +217,10 @@ class Sandbox:
     def _need_program(self, cmd: str | Sequence[str], ended: Exit) -> None:
         if isinstance(cmd, str) and not ended.started and ended.limit is None:
             raise commands.no_shell()
+
+
+def _own_timeout(timeout: float | None) -> float | None:
+    return None if timeout is None else check_timeout(timeout, "timeout", MAX_TIMEOUT)
 
 
 async def kill_after(sandbox: Sandbox, error: BaseException | None) -> None:

@@ -11,6 +11,7 @@ from sandboxio.file_calls import with_trees
 from sandboxio.local_source import Found, LocalSource
 from sandboxio.local_work import LocalWork, need_descriptors
 from sandboxio.port import HasFiles, HasTrees
+from sandboxio.records import Count, uncounted
 from sandboxio.teardown import finish, teardown_grace
 from sandboxio.tree_rules import Bounds
 
@@ -21,7 +22,9 @@ BLOCK = 1024 * 1024
 """Bytes that are read from a local file at a time."""
 
 
-async def upload(lease: "Lease", service: HasFiles, local: str, name: str | None, remote: str) -> None:
+async def upload(
+    lease: "Lease", service: HasFiles, local: str, name: str | None, remote: str, count: Count = uncounted
+) -> None:
     """Send everything; a tree that can't be sent whole is removed again, unless its directory was there before.
 
     :param name: the last component of ``local``, ``None`` if that is none.
@@ -31,7 +34,7 @@ async def upload(lease: "Lease", service: HasFiles, local: str, name: str | None
     source, work = LocalSource(local), LocalWork()
     try:
         top = await work.run(source.begin, local)
-        files = _Files(service, source, work)
+        files = _Files(service, source, work, count)
         target, is_new = await _destination(service, remote, name, top)
         if top.kind == "file":
             await files.send(target, top)
@@ -93,10 +96,11 @@ async def _remove_after(error: BaseException, lease: "Lease", service: HasFiles,
 class _Files:
     """Sends the file that the source has opened."""
 
-    def __init__(self, service: HasFiles, source: LocalSource, work: LocalWork) -> None:
+    def __init__(self, service: HasFiles, source: LocalSource, work: LocalWork, count: Count) -> None:
         self._service = service
         self._source = source
         self._work = work
+        self._count = count
 
     async def send(self, path: str, found: Found) -> None:
         """Send it whole or not at all, with its mode and time."""
@@ -105,6 +109,7 @@ class _Files:
 
     async def _chunks(self, path: str) -> AsyncGenerator[bytes, None]:
         while data := await self._work.run(lambda: self._source.read(BLOCK), path):
+            self._count(len(data))
             yield data
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pydantic import SecretStr
 
 from sandboxio.api import create
+from sandboxio.audit import AuditConfig
 from sandboxio.isolation import IsolationTier
 from sandboxio.loop_thread import Hold
 from sandboxio.policy import NetworkPolicy, Resources
@@ -36,6 +37,7 @@ def create_sync(
     metadata: Mapping[str, str] | None = None,
     require_isolation: IsolationTier | None = None,
     redact_output: bool = False,
+    audit: AuditConfig | None = None,
     on_progress: Callable[[str], None] | None = None,
 ) -> SyncSandbox:
     """Make a sandbox now: ``with sandboxio.create_sync() as sb``, or ``sb = sandboxio.create_sync()`` and ``sb.kill()``.
@@ -57,6 +59,7 @@ def create_sync(
         metadata=metadata,
         require_isolation=require_isolation,
         redact_output=redact_output,
+        audit=audit,
         on_progress=on_progress,
     )
     waiter = Waiter(shared.hold())
