@@ -4,6 +4,7 @@ import contextvars
 import os
 import socket
 import threading
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -142,7 +143,10 @@ class Engine:
             return known[1]
         with self._lock:
             if self._client is None or self._client[0] != os.getpid():
-                self._client = (os.getpid(), connect(self.endpoint))
+                client = connect(self.endpoint)
+                # Its idle connections are kept for as long as the process lives, and at its end nobody else closes them.
+                weakref.finalize(self, client.close)
+                self._client = (os.getpid(), client)
             return self._client[1]
 
     def native(self, container_id: str) -> Container:
