@@ -185,7 +185,7 @@ def negotiated(answer: Json) -> str:
     if newest < OLDEST_API:
         raise BackendUnavailable(
             f"the engine ({_named(answer)}) speaks the Docker API up to {newest[0]}.{newest[1]}, and 1.41 is needed",
-            hint="update it: Docker 20.10 or newer, Podman 4 or newer",
+            hint="update it to Docker 20.10 or newer",
         )
     if oldest > NEWEST_API:
         raise BackendUnavailable(

@@ -111,6 +111,14 @@ def _refuse_engine(facts: Facts, hardening: Hardening) -> None:
             f"this {facts.values.get('engine', 'Docker')} engine can't apply caps on {missing} (by its /info)",
             hint=str(facts.values.get("caps_fix", "")),
         )
+    if str(facts.values.get("engine", "")).endswith("Podman"):
+        # Measured with 4.3.1: its inspect answers other CapDrop, PidMode, IpcMode, UTSMode, Runtime and Ulimits than were sent.
+        raise CapabilityNotSupported(
+            "Podman tells what it applied to a container in other words than Docker, which are not read yet:"
+            " nothing would show that the sandbox is isolated",
+            hint="use a Docker engine (DOCKER_HOST, DOCKER_CONTEXT)",
+            why="not_yet",
+        )
     if hardening.runtime:
         _refuse_runtime(hardening.runtime, facts)
     elif facts.values.get("runtime", "") is None:
