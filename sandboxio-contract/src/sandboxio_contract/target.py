@@ -13,6 +13,7 @@ from sandboxio_contract.verdict import Inconclusive, NotRun
 
 if TYPE_CHECKING:
     from sandboxio.port import BackendInfo
+    from sandboxio.target import BackendConfig
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -79,11 +80,11 @@ class Target:
         return await sandboxio.backend_info(self.dsn)
 
     def create(
-        self, *, dsn: str | None = None, metadata: Mapping[str, str] | None = None, **options: Any
+        self, *, dsn: "str | BackendConfig | None" = None, metadata: Mapping[str, str] | None = None, **options: Any
     ) -> sandboxio.Creation:
         """Call `sandboxio.create` with the run's mark; errors are the row's to judge.
 
-        :param dsn: another way to the same backend, such as one that is spied on.
+        :param dsn: another way to the same backend, such as one that is spied on, or a typed configuration.
         :param options: of `sandboxio.create`.
         """
         options.setdefault("timeout", LIFETIME)

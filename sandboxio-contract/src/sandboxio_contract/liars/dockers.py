@@ -17,10 +17,12 @@ from sandboxio.planning import Absent, Enforcement, Plan
 from sandboxio.policy import NetworkPolicy
 from sandboxio.port import Backend, BackendInfo, Command, Exit, Facts, Observation, ProcessDriver, Progress, Session
 from sandboxio.spec import SandboxSpec
+from sandboxio.target import BackendConfig
 
 Alter = Callable[[Plan], Plan]
 LONG = 86_000.0
 """Seconds that a sandbox lives whose provider was told no end."""
+SEVEN = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
 OTHER = "sandboxio-test/python"
 """The image that liars start in place of the one that was named."""
 
@@ -30,12 +32,17 @@ class Adapter:
 
     def __init__(self, name: str, alter: Alter, liar: "type[_Liar] | None" = None) -> None:
         self._name, self._alter, self._liar = name, alter, liar or _Liar
+        self._config: type[BackendConfig] | None = None
 
     @hookimpl
     def sandboxio_backend_info(self) -> BackendInfo:
         """Declare what the honest adapter declares."""
         honest: BackendInfo = _honest().sandboxio_backend_info()
-        return replace(honest, name=self._name)
+        if self._config is None:  # one class for good: a typed configuration of the honest one would lead to that one
+            self._config = type(
+                f"Config_{id(self):x}", (honest.config,), {"backend": self._name, "__module__": __name__}
+            )
+        return replace(honest, name=self._name, config=self._config)
 
     @hookimpl
     def sandboxio_make_backend(self, config: Any) -> Backend:
@@ -106,6 +113,17 @@ class _Liar:
 
     async def aclose(self) -> None:
         await self._inner.aclose()
+
+
+class _Soft(_Liar):
+    """Hardens less than it was asked to, and looks away."""
+
+    async def open(self, sandbox_id: str, plan: Plan | None = None) -> Session:
+        if plan is not None:
+            config: Any = plan.spec.config
+            seen = {"user": None, "read_only": False, "capabilities": SEVEN if config.capabilities else ()}
+            plan = replace(plan, spec=replace(plan.spec, config=config.replace(**seen)))
+        return await super().open(sandbox_id, plan)
 
 
 class _Window(_Liar):
@@ -269,6 +287,19 @@ def _undying(plan: Plan) -> Plan:
     return replace(plan, spec=replace(plan.spec, timeout=LONG))
 
 
+def _generous(plan: Plan) -> Plan:
+    container: Any = plan.parameters["container"]
+    return _sending(plan, {"CapAdd": list(SEVEN)}) if "CapAdd" in container["HostConfig"] else plan
+
+
+def _writable(plan: Plan) -> Plan:
+    return _sending(plan, {"ReadonlyRootfs": False, "Tmpfs": {}})
+
+
+def _rooted(plan: Plan) -> Plan:
+    return _sending(plan, {}, User="")
+
+
 liar_window = Adapter("liar-window", _open, _Window)
 liar_decorative = Adapter("liar-decorative", _as_planned, _Decorative)
 liar_substitutes = Adapter("liar-substitutes", _another_if_missing, _Substitutes)
@@ -285,3 +316,6 @@ liar_swaps = Adapter("liar-swaps", _swaps)
 liar_forks = Adapter("liar-forks", _forks)
 liar_bridge = Adapter("liar-bridge", _bridge)
 liar_undying = Adapter("liar-undying", _undying, _Undying)
+liar_generous = Adapter("liar-generous", _generous, _Soft)
+liar_writable = Adapter("liar-writable", _writable, _Soft)
+liar_rooted = Adapter("liar-rooted", _rooted, _Soft)

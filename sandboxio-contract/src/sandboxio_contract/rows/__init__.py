@@ -36,6 +36,7 @@ MODULES = (
     "hostile_commands",
     "hostile_neighbours",
     "isolation",
+    "hardening",
     "tenancy",
     "commands",
     "code",
