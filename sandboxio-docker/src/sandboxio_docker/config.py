@@ -40,8 +40,9 @@ class DockerConfig(BackendConfig):
     SETUID comes with KILL only: processes of another user that could not be ended would outlive their command.
     """
     user: str | None = None
-    """Run everything as this user: ``name``, ``uid``, ``user:group``; ``None`` = the image's. A default working directory
-    that has to be made (``/work``) is writable for it; the image's own WORKDIR stays as it is."""
+    """Run everything as this user: ``name``, ``uid``, ``user:group``; ``None`` = the image's. A bare ``uid`` that the image
+    does not know has group 0 (measured, Docker 20.10). A default working directory that has to be made (``/work``) is
+    writable for it; the image's own WORKDIR stays as it is."""
     read_only: bool = False
     """Mount the root file system read-only. ``/tmp`` and ``/work``, which is then the working directory, are memory:
     they hold ``Resources.disk_mb`` together (half each), and what they hold counts to ``memory_mb``."""
