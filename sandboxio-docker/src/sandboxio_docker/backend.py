@@ -23,7 +23,7 @@ from sandboxio_docker.sdk import Json, Sdk
 CREATE_BOUND = 120.0
 """Seconds for one create request; the engine copies nothing then, but may be busy."""
 DESTROY_BOUND = 2.5
-"""Seconds that destroy waits for the removal: a full layer takes longer, and is `ENDED` by then."""
+"""Seconds that destroy waits for the removal, once it is its turn: a full layer takes longer, and is `ENDED` by then."""
 LONELY = 600.0
 """Seconds after which a network without its container is a leftover, not one whose container is being made."""
 
@@ -104,10 +104,9 @@ class DockerBackend:
     async def destroy(self, sandbox_id: str) -> None:
         """Remove the container by force, and its network."""
         try:
-            await self._engine.call(
+            await self._engine.end(
                 lambda client: provision.unmake(client, self._reaper, self._engine.register, sandbox_id),
                 within=DESTROY_BOUND,
-                lane="end",
             )
         except (EngineSilent, requests.Timeout):
             seen = await self._inspect(sandbox_id)
@@ -132,8 +131,7 @@ class DockerBackend:
                 return None
             return answer
 
-        # In the lane of endings: a kill must not wait for twenty creates before it may look.
-        return await self._engine.call(inspect, lane="end")
+        return await self._engine.call(inspect, lane="look")
 
 
 def _listed(client: Sdk) -> list[Observation]:

@@ -27,9 +27,10 @@ from sandboxio_docker.wire import KEEP_ALIVE
 
 T = TypeVar("T")
 
-Lane = Literal["work", "end"]
-LANES: dict[Lane, int] = {"work": 16, "end": 16}
-"""Threads per event loop. Ending sandboxes has its own lane: twenty slow creates must not delay one kill."""
+Lane = Literal["work", "look", "end"]
+LANES: dict[Lane, int] = {"work": 16, "look": 8, "end": 16}
+"""Threads per event loop. Ending sandboxes has its own lane: twenty slow creates must not delay one kill; looking at
+one has too: a hundred kills must not delay the look whether one of them is done."""
 OLDEST_API = (1, 41)
 """Docker 20.10; the first whose answers this adapter was written against."""
 NEWEST_API = (1, 56)
@@ -123,6 +124,18 @@ class Engine:
             limiter = self._lanes()[lane]
             return await to_thread.run_sync(self._act, act, within, abandon_on_cancel=True, limiter=limiter)
         raise EngineSilent(f"no answer within {within:g} s")
+
+    async def end(self, act: Callable[[Sdk], T], *, within: float) -> T:
+        """Let ``act`` end a sandbox, when it is its turn among all that are being ended.
+
+        :param within: seconds from its turn on. Waiting for it is not the engine's silence: the caller bounds the whole.
+        :raises EngineSilent: no answer by then.
+        """
+        async with self._lanes()["end"]:
+            with anyio.move_on_after(within):
+                turn = CapacityLimiter(1)
+                return await to_thread.run_sync(self._act, act, within, abandon_on_cancel=True, limiter=turn)
+            raise EngineSilent(f"no answer within {within:g} s")
 
     def _act(self, act: Callable[[Sdk], T], within: float) -> T:
         _within.set(within)

@@ -25,7 +25,7 @@ from sandboxio.redaction import Redactor
 from sandboxio_docker import labels
 from sandboxio_docker.backend import DockerBackend
 from sandboxio_docker.config import DockerConfig
-from sandboxio_docker.engine import EngineSilent
+from sandboxio_docker.engine import LANES, EngineSilent
 
 from .conftest import RecordingReaper
 from .scripted_engine import CONTAINER, INFO, Asked, ScriptedEngine
@@ -502,6 +502,26 @@ async def test_slow_creates_do_not_delay_a_kill(backend: DockerBackend, engine: 
         with anyio.fail_after(2):
             await backend.destroy(CONTAINER)
         group.cancel_scope.cancel()
+
+
+async def test_a_kill_that_waits_for_its_turn_is_not_taken_for_a_silent_engine(
+    backend: DockerBackend, engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def remove(_: Asked) -> tuple[int, None]:
+        time.sleep(0.2)
+        return 204, None
+
+    engine.do("DELETE", "/containers/", remove)
+    monkeypatch.setattr("sandboxio_docker.backend.DESTROY_BOUND", 1.0)
+    plan = plan_of(backend)
+    await backend.provision(plan)
+    engine.answer("GET", f"/containers/{CONTAINER}/json", 200, inspected(plan.create_id))
+    async with anyio.create_task_group() as group:
+        for _ in range(8 * LANES["end"]):
+            group.start_soon(backend.destroy, CONTAINER)
+        await anyio.sleep(0.1)
+        with anyio.fail_after(1):
+            assert await backend.observe(CONTAINER)  # the look waits for none of them
 
 
 def test_one_backend_serves_loops_in_turn_and_in_threads(backend: DockerBackend, engine: ScriptedEngine) -> None:
