@@ -8,6 +8,8 @@ LABEL = "io.sandboxio-benchmark"
 """Carried by every container that a contender other than sandboxio makes; its value is the run's tag."""
 META = "benchmark"
 """The same as sandboxio's metadata."""
+GRACE = 60
+"""Seconds that each of a hundred kills at once may take to be seen done; the other contenders wait without any bound."""
 CONCURRENCY = 16
 """Requests that the contenders with threads have under way at once."""
 

@@ -7,9 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import perf_counter
 from typing import Any
+from uuid import uuid4
 
 import docker
 from docker.models.containers import Container
+from docker.models.networks import Network
 from docker.types import LogConfig, Ulimit
 
 from benchmarks.contenders import threads
@@ -32,8 +34,9 @@ from benchmarks.settings import (
 class PlainBox:
     """A container."""
 
-    def __init__(self, container: Container) -> None:
+    def __init__(self, container: Container, network: Network | None = None) -> None:
         self._container = container
+        self._network = network
         # The stubs know of `Container.client` only that it may be missing.
         self._api: Any = getattr(container.client, "api", None)
 
@@ -42,8 +45,10 @@ class PlainBox:
         assert self._container.exec_run(["true"]).exit_code == 0
 
     def force_remove(self) -> None:
-        """Remove by force, blocking."""
+        """Remove by force, blocking; its network too, if it has one of its own."""
         self._container.remove(v=True, force=True)
+        if self._network is not None:
+            self._network.remove()
 
     async def true(self) -> float:
         """Run ``true``."""
@@ -122,13 +127,19 @@ class Plain:
         self._client = docker.from_env(max_pool_size=2 * CONCURRENCY, timeout=300)
 
     def make(
-        self, *, memory_mb: int = MEMORY_MB, pids: int = PIDS, disk_mb: int = DISK_MB, egress: bool = False
+        self,
+        *,
+        memory_mb: int = MEMORY_MB,
+        pids: int = PIDS,
+        disk_mb: int = DISK_MB,
+        egress: bool = False,
+        network: Network | None = None,
     ) -> PlainBox:
-        """Create and start a container."""
+        """Create and start a container, on the engine's shared network with ``egress``."""
         container = self._client.containers.create(
             IMAGE,
             ["sleep", str(LIFETIME)],
-            network_mode="bridge" if egress else "none",
+            network_mode=network.name if network else "bridge" if egress else "none",
             cap_drop=["ALL"],
             security_opt=["no-new-privileges:true"],
             nano_cpus=round(CPU * 1e9),
@@ -144,7 +155,7 @@ class Plain:
             labels={LABEL: self._tag},
         )
         container.start()
-        return PlainBox(container)
+        return PlainBox(container, network)
 
     async def open(self, *, memory_mb: int = MEMORY_MB, pids: int = PIDS, disk_mb: int = DISK_MB) -> tuple[float, Box]:
         """Create, start, and run ``true``."""
@@ -157,6 +168,15 @@ class Plain:
         """Create all, run in all, remove all."""
         return threads.crowd(count, lambda: self.make(egress=egress), PlainBox.exec_true, PlainBox.force_remove)
 
+    async def crowd_apart(self, count: int) -> Crowd:
+        """Do the same with a network of its own for each, as sandboxio does: on a shared one they reach each other."""
+        return threads.crowd(count, self._make_apart, PlainBox.exec_true, PlainBox.force_remove)
+
+    def _make_apart(self) -> PlainBox:
+        name = f"benchmark-{uuid4().hex[:12]}"
+        network = self._client.networks.create(name, driver="bridge", labels={LABEL: self._tag})
+        return self.make(network=network)
+
     def left(self) -> list[Container]:
         """Return the containers of this run that still exist; the `docker` command's and llm-sandbox's too."""
         return self._client.containers.list(all=True, filters={"label": f"{LABEL}={self._tag}"})
@@ -165,4 +185,6 @@ class Plain:
         """Remove what is left of every contender that labels its containers as this one does."""
         for container in self.left():
             container.remove(v=True, force=True)
+        for network in self._client.networks.list(filters={"label": f"{LABEL}={self._tag}"}):
+            network.remove()
         self._client.close()
