@@ -11,7 +11,7 @@ from sandboxio.port import Facts
 from sandboxio.spec import SandboxSpec
 
 from sandboxio_docker import gvisor, labels
-from sandboxio_docker.caps import OPEN_FILES, Caps, resolve
+from sandboxio_docker.caps import MESSAGE_QUEUES, OPEN_FILES, QUEUED_SIGNALS, Caps, resolve
 from sandboxio_docker.config import DockerConfig
 from sandboxio_docker.facts import image_of
 from sandboxio_docker.hardening import WORK, Hardening
@@ -196,7 +196,12 @@ def _container(spec: SandboxSpec, caps: Caps, facts: Facts, transport: str, *, a
 def _host_config(caps: Caps, facts: Facts, hardening: Hardening) -> Mapping[str, object]:
     memory = caps.memory_mb * 2**20
     quota = bool(facts.values.get("disk_quota"))
-    ulimits = [_ulimit("core", 0, 0), _ulimit("nofile", *OPEN_FILES)]
+    ulimits = [
+        _ulimit("core", 0, 0),
+        _ulimit("nofile", *OPEN_FILES),
+        _ulimit("sigpending", QUEUED_SIGNALS, QUEUED_SIGNALS),
+        _ulimit("msgqueue", MESSAGE_QUEUES, MESSAGE_QUEUES),
+    ]
     if not quota:
         ulimits.append(_ulimit("fsize", caps.disk_mb * 2**20, caps.disk_mb * 2**20))
     return {

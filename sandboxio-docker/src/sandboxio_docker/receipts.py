@@ -155,8 +155,8 @@ def _isolation(hardening: Hardening, facts: Facts) -> Enforcement:
     residuals = [
         "one kernel is shared with the host: for trusted, development and CI code",
         (
-            "what the kernel counts by user id (inotify instances, queued signals, message queues, epoll watches) can be used"
-            " up for other sandboxes of the same user id, and for the host's own where the engine does not remap users"
+            "what the kernel counts by user id (inotify instances, epoll watches, queued signals, message queues) can be used"
+            " up for other sandboxes of the same user id, the first two also for the host's own where the engine remaps no users"
         ),
     ]
     if facts.values.get("seccomp") is False:

@@ -127,6 +127,8 @@ def assert_hardened(plan: Plan) -> None:
     limits = {limit["Name"]: (limit["Soft"], limit["Hard"]) for limit in host["Ulimits"]}
     assert limits["core"] == (0, 0)
     assert limits["nofile"] == (1024, 4096)
+    assert limits["sigpending"] == (1024, 1024)
+    assert limits["msgqueue"] == (409_600, 409_600)
     assert ("fsize" in limits) != ("size" in host["StorageOpt"])
     if container["NetworkDisabled"]:
         assert host["NetworkMode"] == "none"

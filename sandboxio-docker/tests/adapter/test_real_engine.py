@@ -1,5 +1,6 @@
 """The adapter on a real engine, over both transports."""
 
+import ctypes
 import json
 import os
 import time
@@ -115,6 +116,8 @@ async def test_the_engine_has_every_cap(forced_exec: bool) -> None:
         assert not host["Binds"]
         assert seen["Mounts"] == []
         limits = {limit["Name"]: (limit["Soft"], limit["Hard"]) for limit in host["Ulimits"]}
+        assert limits.pop("sigpending") == (1024, 1024)
+        assert limits.pop("msgqueue") == (409_600, 409_600)
         assert limits == {"core": (0, 0), "nofile": (1024, 4096), "fsize": (100 * 2**20, 100 * 2**20)}
         assert seen["Name"] == f"/{sandbox.plan.create_id}"
         assert "s3cret-value" not in json.dumps(seen)
@@ -122,6 +125,31 @@ async def test_the_engine_has_every_cap(forced_exec: bool) -> None:
         out, _, _ = await sandbox.run("python3", "-c", show, env={"KEY": "s3cret-value"})
         assert out == b"s3cret-value ['lo']\n"
         assert "s3cret-value" not in json.dumps(inspect(sandbox.id))
+
+
+QUEUE_ALL = """
+import ctypes, os, signal
+libc = ctypes.CDLL(None, use_errno=True)
+signal.pthread_sigmask(signal.SIG_BLOCK, {40})
+count = 0
+while count < 10_000 and libc.sigqueue(os.getpid(), 40, ctypes.c_void_p(0)) == 0:
+    count += 1
+print(count, flush=True)
+signal.pause()
+"""
+
+
+async def test_queued_signals_are_not_used_up_for_the_host() -> None:
+    """The kernel counts them by user id, sandboxes and host together; where users are not remapped root's are root's."""
+    library = ctypes.CDLL(None, use_errno=True)
+    timer = ctypes.c_void_p()
+    async with running(spec_of(PYTHON)) as sandbox:
+        driver = await sandbox.session.start(Command(("python3", "-c", QUEUE_ALL)))
+        chunk = await driver.receive()
+        assert chunk is not None
+        assert 0 < int(chunk.data) <= 1024
+        assert library.timer_create(1, None, ctypes.byref(timer)) == 0, ctypes.get_errno()
+        library.timer_delete(timer)
 
 
 async def test_localhost_resolves_although_the_engine_wrote_no_hosts_file() -> None:
