@@ -182,6 +182,26 @@ async def test_another_users_processes_reach_neither_agent_nor_supervisor() -> N
         assert set(capabilities.stdout.split()[1::2]) == {b"0" * 16}
 
 
+SPY = """
+import os
+for pid in (1, os.getppid()):
+    for name in ("mem", "environ", "maps", "fd/0", "fd/1"):
+        for flags in (os.O_RDONLY, os.O_WRONLY):
+            try: os.open("/proc/%d/%s" % (pid, name), flags); print("opened", pid, name)
+            except OSError as error: print("refused")
+"""
+
+
+async def test_all_that_can_be_given_back_does_not_open_agent_or_supervisor() -> None:
+    seven = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", *SWITCH)
+    async with contained("sandboxio-test/python", *seven) as agent:
+        assert agent.session.report.memory_closed
+        spied = await agent.run("python3", "-c", SPY)
+        assert (spied.stdout, spied.stderr) == (b"refused\n" * 20, b"")
+    async with contained("sandboxio-test/python-minimal", "DAC_OVERRIDE") as agent:
+        assert not agent.session.report.memory_closed  # so that such a sandbox is not served this way
+
+
 async def test_without_them_the_fix_is_named() -> None:
     async with contained("sandboxio-test/python") as agent:
         with pytest.raises(ConfigurationError, match="not permitted") as caught:
