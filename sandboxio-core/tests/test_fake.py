@@ -1,5 +1,8 @@
 """`fake://`: scripted answers under the real core, a clock of its own, failures on demand."""
 
+import gc
+import os
+import threading
 from pathlib import Path
 
 import anyio
@@ -274,3 +277,40 @@ def test_a_sandbox_that_a_test_leaves_alive_fails_it(pytester: pytest.Pytester) 
     result = pytester.runpytest_subprocess("-W", "ignore::ResourceWarning", "-p", "no:sandboxio_contract")
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines(["*left sandboxes alive: fake-0001*"])
+
+
+POOL = 45
+"""Threads that a loop may keep for work that blocks, and the few others."""
+
+
+def held() -> tuple[int, int, int]:
+    gc.collect()
+    return len(os.listdir("/proc/self/fd")), threading.active_count(), len(gc.get_objects())
+
+
+async def test_a_thousand_lives_and_two_hundred_at_once_leave_nothing_behind(sbx_fake: FakeBackend) -> None:
+    """TRD-07: no descriptor, no thread, no task, and no object that grows with the number of sandboxes."""
+
+    async def live() -> None:
+        async with sandboxio.create("fake://") as sandbox:
+            assert (await sandbox.run(["true"])).ok
+
+    async def many(cycles: int, at_once: int) -> None:
+        for _ in range(cycles):
+            await live()
+        async with anyio.create_task_group() as group:
+            for _ in range(at_once):
+                group.start_soon(live)
+        # What the fake itself remembers for its test is not meant.
+        sbx_fake.sandboxes.clear()
+        sbx_fake.commands.clear()
+        sbx_fake.gates.calls.clear()
+
+    await many(100, 200)
+    descriptors, threads, objects = held()
+    await many(1000, 200)
+    after = held()
+    assert after[0] <= descriptors
+    assert after[1] <= max(threads, POOL), "idle workers of the loop, which end by themselves"
+    assert after[2] - objects < 1000, "fewer than one object per life"
+    assert sbx_fake.alive == []
