@@ -17,12 +17,21 @@ import pytest
 import sandboxio
 import trio
 from sandboxio import ConfigurationError, ExecutionTimeout, PathNotFound, ProviderError, SandboxGone
-from sandboxio.api import create
+from sandboxio.api import connect, create
 from sandboxio.files import FileReader, Files, FileWriter
 from sandboxio.port import Chunk, Exit
 from sandboxio.process import Process
 from sandboxio.sandbox import Sandbox
-from sandboxio.sync import SyncFileReader, SyncFiles, SyncFileWriter, SyncProcess, SyncSandbox, create_sync
+from sandboxio.sync import (
+    SyncFileReader,
+    SyncFiles,
+    SyncFileWriter,
+    SyncProcess,
+    SyncSandbox,
+    connect_sync,
+    create_sync,
+)
+from sandboxio.sync.creating import _end_all
 
 from .stub import Program, StubBackend, raising, stalling
 
@@ -70,6 +79,7 @@ def test_the_surface_is_the_same(asynchronous: type, synchronous: type) -> None:
 def test_create_takes_the_same_arguments() -> None:
     """SYN-01."""
     assert inspect.signature(create).parameters == inspect.signature(create_sync).parameters
+    assert inspect.signature(connect).parameters == inspect.signature(connect_sync).parameters
 
 
 def test_the_same_attributes(stub: StubBackend, target: str) -> None:
@@ -98,6 +108,35 @@ def test_run_stream_and_files(stub: StubBackend, target: str) -> None:
             assert process.discarded_bytes == 4
     assert stub.sandboxes == {}
     assert stub.session.drivers[-1].received == b"in"
+
+
+def test_what_was_given_up_lives_on_and_is_connected_to(stub: StubBackend, target: str) -> None:
+    with create_sync(target) as sandbox:
+        sandbox.detach()
+        with pytest.raises(ConfigurationError, match="given up"):
+            sandbox.run(["true"])
+    assert list(stub.sandboxes) == [sandbox.id]
+    with pytest.raises(sandboxio.ConnectError):
+        connect_sync(target, sandbox.id, metadata={"tenant": "another"})
+    with connect_sync(target, sandbox.id) as again:
+        assert again.run(["true"]).ok
+    assert stub.sandboxes == {}
+
+
+def test_a_kill_after_detach_is_no_silent_success(stub: StubBackend, target: str) -> None:
+    with create_sync(target) as sandbox:
+        sandbox.detach()
+    with pytest.raises(ConfigurationError, match="given up"):
+        sandbox.kill()
+    assert list(stub.sandboxes) == [sandbox.id]
+
+
+def test_the_interpreters_end_spares_what_was_given_up(stub: StubBackend, target: str) -> None:
+    kept, killed = create_sync(target), create_sync(target)
+    kept.detach()
+    _end_all()
+    assert list(stub.sandboxes) == [kept.id]
+    killed.kill()
 
 
 def test_errors_keep_class_and_cause(stub: StubBackend, target: str) -> None:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
         Creation,
         ManagedSandbox,
         backend_info,
+        connect,
         create,
         kill_managed,
         list_managed,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         QueueSink,
     )
     from sandboxio.capabilities import Capability
+    from sandboxio.connecting import Connection
     from sandboxio.errors import (
         AuditSinkError,
         AuditSinkWarning,
@@ -66,7 +68,7 @@ if TYPE_CHECKING:
     from sandboxio.process import OutputChunk, Process
     from sandboxio.result import ExecResult, RichOutput
     from sandboxio.sandbox import Sandbox
-    from sandboxio.sync import SyncFiles, SyncProcess, SyncSandbox, create_sync
+    from sandboxio.sync import SyncFiles, SyncProcess, SyncSandbox, connect_sync, create_sync
     from sandboxio.target import BackendConfig
 
 __version__ = "0.1.0.dev0"
@@ -111,16 +113,17 @@ _AUDIT = ("AuditConfig", "AuditEvent", "AuditSink", "FileSink", "LoggingSink", "
 _WHERE = {
     **dict.fromkeys(_AUDIT, "audit"),
     **dict.fromkeys(_ERRORS, "errors"),
-    **dict.fromkeys(("Creation", "ManagedSandbox", "backend_info", "create"), "api"),
+    **dict.fromkeys(("Creation", "ManagedSandbox", "backend_info", "connect", "create"), "api"),
     **dict.fromkeys(("kill_managed", "list_managed", "plan"), "api"),
     **dict.fromkeys(("Absent", "Enforcement", "Plan"), "planning"),
     **dict.fromkeys(("NetworkPolicy", "Resources"), "policy"),
     **dict.fromkeys(("OutputChunk", "Process"), "process"),
     **dict.fromkeys(("ExecResult", "RichOutput"), "result"),
     **dict.fromkeys(("BackendInfo", "FileInfo"), "port"),
-    **dict.fromkeys(("SyncFiles", "SyncProcess", "SyncSandbox", "create_sync"), "sync"),
+    **dict.fromkeys(("SyncFiles", "SyncProcess", "SyncSandbox", "connect_sync", "create_sync"), "sync"),
     "BackendConfig": "target",
     "Capability": "capabilities",
+    "Connection": "connecting",
     "IsolationTier": "isolation",
     "Sandbox": "sandbox",
     "register": "plugins",
@@ -144,6 +147,7 @@ __all__ = [
     "CapabilityNotSupported",
     "ConfigurationError",
     "ConnectError",
+    "Connection",
     "CreateTimeout",
     "Creation",
     "CreationError",
@@ -187,6 +191,8 @@ __all__ = [
     "UnverifiedIsolationWarning",
     "WeakEnforcementWarning",
     "backend_info",
+    "connect",
+    "connect_sync",
     "create",
     "create_sync",
     "kill_managed",

@@ -1,10 +1,8 @@
-"""The functions of the package: create, plan, list_managed, kill_managed, backend_info."""
+"""The functions of the package: create, connect, plan, list_managed, kill_managed, backend_info."""
 
 import logging
-import re
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import anyio
 from pydantic import SecretStr
@@ -12,38 +10,37 @@ from pydantic import SecretStr
 from sandboxio import plugins
 from sandboxio.audit import AuditConfig
 from sandboxio.calls import LOOK_BOUND, PortCalls
+from sandboxio.connecting import Connection
 from sandboxio.creation import create as create_opened
 from sandboxio.creation import plan_offline, plan_probed
 from sandboxio.destruction import close_backend, closing, destroy_for_sure
 from sandboxio.errors import ConfigurationError, CreateTimeout
 from sandboxio.guards import review_create
 from sandboxio.isolation import IsolationTier
+from sandboxio.pending import Pending
 from sandboxio.planning import Plan
 from sandboxio.policy import NetworkPolicy, Resources
 from sandboxio.port import BackendInfo, Observation, Progress
+from sandboxio.readback import Expected
 from sandboxio.records import Record, Subject, receipts_of
 from sandboxio.redaction import Redactor
 from sandboxio.request import (
+    FULL_ID,
     UNSAID,
     Prepared,
     Request,
     Unsaid,
     calls_to,
+    check_id,
     in_thread,
     prepare,
     read_target,
     resolved_timeout,
 )
-from sandboxio.sandbox import Sandbox, kill_after
+from sandboxio.sandbox import Sandbox
 from sandboxio.spec import MAX_TIMEOUT, check_metadata, refuse_credential
 from sandboxio.target import BackendConfig
 from sandboxio.teardown import check_grace
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{7,254}\Z")
-"""What the id of a sandbox looks like anywhere; a few characters are an abbreviation."""
 
 _logger = logging.getLogger("sandboxio")
 
@@ -62,35 +59,17 @@ class ManagedSandbox:
     labels: Mapping[str, str]
 
 
-class Creation:
+class Creation(Pending):
     """What `create` returns: await it, or enter it. Nothing happens before; it can be used once."""
 
+    function = "create"
+
     def __init__(self, request: Request, progress: Progress | None) -> None:
+        super().__init__()
         self._request = request
         self._progress = progress or _no_progress
-        self._used = False
-        self._sandbox: Sandbox | None = None
 
-    def __await__(self) -> Generator[Any, None, Sandbox]:
-        """Create the sandbox; the caller kills it."""
-        return self._create().__await__()
-
-    async def __aenter__(self) -> Sandbox:
-        """Create the sandbox for the block."""
-        self._sandbox = await self._create()
-        return self._sandbox
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
-    ) -> None:
-        """Kill the sandbox, whatever left the block."""
-        if self._sandbox is not None:
-            await kill_after(self._sandbox, error)
-
-    async def _create(self) -> Sandbox:
-        if self._used:
-            raise ConfigurationError("this create() was used already", hint="call create() again for another sandbox")
-        self._used = True
+    async def _open(self) -> Sandbox:
         redactor = self._request.redactor()
         with redactor.border():
             check_grace()
@@ -116,7 +95,7 @@ class Creation:
                 record.receipts = receipts_of(opened.plan)
         except BaseException as error:
             if made:  # its record was lost, or the caller was interrupted while it was written
-                await kill_after(made[0], error)
+                await made[0].__aexit__(type(error), error, None)
             else:
                 await close_backend(calls)
             raise
@@ -165,6 +144,39 @@ def create(
         target, template, resources, network, env, secrets, timeout, metadata, require_isolation, redact_output, audit
     )
     return Creation(request, on_progress)
+
+
+def connect(
+    target: "str | BackendConfig | None",
+    sandbox_id: str,
+    *,
+    network: NetworkPolicy | None = None,
+    resources: Resources | None = None,
+    require_isolation: IsolationTier | None = None,
+    metadata: Mapping[str, str] | None = None,
+    audit: AuditConfig | None = None,
+) -> Connection:
+    """Use a sandbox of ours that runs: ``async with sandboxio.connect(target, sandbox_id) as sb``.
+
+    It looks before it touches: nothing is resumed, no lifetime is extended, and a sandbox that is not as expected is left
+    as it was. **Leaving the block kills the sandbox**, whoever made it; `Sandbox.detach` first to leave it alive.
+
+    The maker's ``env`` and ``secrets`` are not known here and reach no command of this connection. Receipts say what was
+    read back; what can't be is ``unverified``.
+
+    :param target: as for `create`; its template and timeout mean nothing here.
+    :param sandbox_id: the full id, as `Sandbox.id` or `list_managed` gives it.
+    :param network: the policy that the sandbox must have.
+    :param resources: caps that it must have, exactly; those left ``None`` may have any value.
+    :param require_isolation: the least tier that is read back.
+    :param metadata: entries that must be among its labels; pass your tenant's.
+    :param audit: where this connection's operations are recorded.
+    :raises ConfigurationError: a wrong argument.
+    :raises ConnectError: it is not ours, does not run, is over, or its metadata differs.
+    :raises PolicyNotEnforced: an expectation is not met or can't be read back, or something is weaker than we ever make it.
+    :raises BackendUnavailable: the engine or service does not answer within 60 s.
+    """
+    return Connection(target, sandbox_id, Expected(network, resources, require_isolation, metadata or {}), audit)
 
 
 async def plan(
@@ -229,11 +241,9 @@ async def kill_managed(target: "str | BackendConfig | None", sandbox_id: str) ->
 
 def _check_absent(sandbox_id: object, found: list[Observation]) -> None:
     """Refuse what is no id of a sandbox that is gone, but none at all: silence would pass for success."""
-    hint = "pass a full id, as list_managed() and Sandbox.id show it"
-    if not isinstance(sandbox_id, str) or not _ID.match(sandbox_id):
-        raise ConfigurationError("that can't be the id of a sandbox", hint=hint)
-    if any(seen.sandbox_id.startswith(sandbox_id) for seen in found):
-        raise ConfigurationError("that is the beginning of an id, and may match another's sandbox", hint=hint)
+    ident = check_id(sandbox_id)
+    if any(seen.sandbox_id.startswith(ident) for seen in found):
+        raise ConfigurationError("that is the beginning of an id, and may match another's sandbox", hint=FULL_ID)
 
 
 def _managed(calls: PortCalls, seen: Observation) -> ManagedSandbox:

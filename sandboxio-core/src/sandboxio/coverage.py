@@ -14,7 +14,7 @@ from sandboxio.errors import (
 from sandboxio.isolation import IsolationTier
 from sandboxio.notices import warn
 from sandboxio.planning import ITEMS, Absent, Enforcement, Plan, Receipt
-from sandboxio.policy import STRENGTHS
+from sandboxio.policy import STRENGTHS, NetworkPolicy
 from sandboxio.redaction import Redactor
 from sandboxio.spec import SandboxSpec, refuse_credential, refuse_secret
 
@@ -31,7 +31,12 @@ def refuse_unbuilt(spec: SandboxSpec) -> None:
 
     :raises CapabilityNotSupported: ``egress="learn"``; it never degrades to something else.
     """
-    if spec.network.egress == "learn":
+    refuse_learning(spec.network)
+
+
+def refuse_learning(network: NetworkPolicy) -> None:
+    """:raises CapabilityNotSupported: ``egress="learn"``."""
+    if network.egress == "learn":
         raise CapabilityNotSupported(
             'egress="learn" is not offered yet', hint='use egress="deny", with allow= if needed', why="not_yet"
         )

@@ -9,7 +9,7 @@ from sandboxio.calls import LOOK_BOUND, PortCalls
 from sandboxio.coverage import check_plan, refuse_secrets, refuse_shown, refuse_unbuilt, warn_about
 from sandboxio.destruction import destroy_for_sure
 from sandboxio.errors import CreationError, SandboxError
-from sandboxio.planning import Plan
+from sandboxio.planning import Enforcement, Plan
 from sandboxio.port import (
     Backend,
     Facts,
@@ -41,6 +41,22 @@ class Opened:
     session: Session
     cwd: str
     asked_at: float
+
+    @property
+    def expires_at(self) -> float:
+        """When the provider ends the sandbox, seconds since the epoch."""
+        return self.seen.expires_at or self.seen.created_at + self.plan.spec.timeout
+
+    def expires(self) -> float:
+        """Return that end in this machine's monotonic time, which no clock jump shortens or stretches.
+
+        The provider's clock may be another one; but the lifetime began after it was asked for, and before now.
+        """
+        now = time.monotonic()
+        planned = self.plan["lifetime"]
+        lifetime = planned.requested if isinstance(planned, Enforcement) else None
+        seconds = lifetime if isinstance(lifetime, (int, float)) else self.plan.spec.timeout
+        return min(max(now + (self.expires_at - time.time()), self.asked_at + seconds), now + seconds)
 
 
 class FactsCache:

@@ -89,6 +89,11 @@ async def close(calls: PortCalls, session: Session) -> None:
         await session.aclose()
 
 
+async def close_session(calls: PortCalls, session: Session) -> None:
+    """Close a session whose sandbox lives on, immune to cancellation."""
+    await OwnTask(lambda: close(calls, session)).finish(2 * CLOSE_BOUND, lambda: None)
+
+
 async def close_backend(calls: PortCalls) -> None:
     """Close what was made for one sandbox or one call, immune to cancellation; it must not hold anybody up either."""
 

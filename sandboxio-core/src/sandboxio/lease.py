@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 import anyio
 import anyio.lowlevel
 
-from sandboxio.calls import PortCalls
+from sandboxio.calls import LOOK_BOUND, PortCalls
 from sandboxio.creation import Opened
 from sandboxio.destruction import Doomed, close, close_backend, warn_orphan
 from sandboxio.errors import (
+    CapabilityNotSupported,
     ConfigurationError,
     ConnectError,
     ExecutionError,
@@ -20,9 +21,8 @@ from sandboxio.errors import (
     SandboxError,
     SandboxGone,
 )
-from sandboxio.planning import Enforcement
 from sandboxio.policy import Resources
-from sandboxio.port import Command, Exit, ProcessDriver
+from sandboxio.port import Command, Detaches, Exit, ProcessDriver
 from sandboxio.records import Recorder, Subject
 from sandboxio.redacted_output import RedactedDriver
 from sandboxio.redaction import Redactor
@@ -40,9 +40,6 @@ KILLED = 137
 """The exit code of a command that somebody killed."""
 WITH_SANDBOX = "a command's processes could only be ended with the sandbox"
 
-_CAP_ITEMS = {"cpu": "cpu", "memory_mb": "memory", "disk_mb": "disk", "pids": "pids", "gpu": "gpu"}
-"""Field of `Resources` → policy item."""
-
 
 @dataclass(slots=True)
 class _Life:
@@ -52,6 +49,7 @@ class _Life:
     limit: str | None = None
     asked: bool = False
     closed: bool = False
+    detached: bool = False
 
 
 class Lease:
@@ -73,12 +71,11 @@ class Lease:
         self.subject = Subject(spec.backend, opened.plan.tier.value, spec.metadata, seen.sandbox_id)
         self.timeout = spec.timeout
         self.created_at = seen.created_at
-        self.expires_at = seen.expires_at or seen.created_at + spec.timeout
-        self._expires = _on_our_clock(opened, self.expires_at)
+        self.expires_at, self._expires = opened.expires_at, opened.expires()
 
     @property
     def leaked(self) -> bool:
-        """Whether this process still owns the sandbox and nobody even tried to end it."""
+        """Whether this process still owns the sandbox and nobody even tried to end it or to give it up."""
         return not self._life.asked and self._pid == os.getpid()
 
     @property
@@ -90,6 +87,11 @@ class Lease:
     def ended_with_command(self) -> bool:
         """Whether the sandbox had to go because a command's processes could not be ended alone."""
         return self._life.gone == WITH_SANDBOX
+
+    @property
+    def detached(self) -> bool:
+        """Whether this process gave the sandbox up."""
+        return self._life.detached
 
     def mapped(self) -> AbstractContextManager[None]:
         """Translate what the adapter raises."""
@@ -113,15 +115,9 @@ class Lease:
         self._life.gone = "lifetime"
         return self._gone_error("lifetime", stdout, stderr)
 
-    def cap(self, limit: str) -> float | None:
-        """Return the value of a cap by its field of `Resources`."""
-        item = self.plan[_CAP_ITEMS[limit]] if limit in _CAP_ITEMS else None
-        value = item.requested if isinstance(item, Enforcement) else None
-        return value if isinstance(value, (int, float)) else None
-
     def limit_exceeded(self, limit: str, result: ExecResult | None = None) -> ResourceLimitExceeded:
         """Return the error for a cap that was hit, naming its value."""
-        value = self.cap(limit)
+        value = self.plan.cap(limit)
         shown = "its value" if value is None else f"{value:g}"
         return ResourceLimitExceeded(
             f"the sandbox hit its cap {limit} = {shown}", limit=limit, value=value, result=result
@@ -130,6 +126,8 @@ class Lease:
     def check_alive(self) -> None:
         """:raises SandboxGone: it is known to be gone. :raises ConfigurationError: another loop or process."""
         self.check_owner()
+        if self._life.detached:
+            raise self._given_up()
         if self._life.gone is None and self.lifetime_left() <= 0:
             self._life.gone = "lifetime"
         if self._life.limit is not None:
@@ -146,7 +144,7 @@ class Lease:
         try:
             return await task.wait()
         except BaseException:
-            if not (task.done and _failed(task)):
+            if not task.failed:
                 await finish(lambda: self._end_start(task), teardown_grace(), self._tree_left)
             raise
 
@@ -184,6 +182,8 @@ class Lease:
         return ended
 
     async def _kill_tree(self, driver: ProcessDriver) -> None:
+        if self._life.detached:
+            return  # what ran when the sandbox was given up lives on
         expected = self._life.gone is None and self.session.info().get("kill") == "sandbox"
         if expected:
             # Known before it happens, so that other commands' ends are not taken for their own.
@@ -219,6 +219,8 @@ class Lease:
 
         A lost connection to a sandbox that lives stays a `ConnectError`.
         """
+        if self._life.detached:
+            return self._given_up()
         reason = self._life.gone or ("lifetime" if self.lifetime_left() <= ROUNDING else None)
         if reason is None and isinstance(error, ConnectError):
             if await self._lives():
@@ -257,9 +259,29 @@ class Lease:
                 "this sandbox belongs to another event loop", hint="use it in the loop that created it"
             )
 
+    def _given_up(self) -> ConfigurationError:
+        text = f"the sandbox {self.sandbox_id[:12]} was given up by detach()"
+        return ConfigurationError(text, hint="connect() to it by its full id, or end it with kill_managed()")
+
+    async def detach(self) -> None:
+        """Give the sandbox up: nothing that this process does or suffers ends it any more."""
+        self.check_alive()
+        session = self.session
+        if not isinstance(session, Detaches):
+            name = self._calls.backend.info.name
+            raise CapabilityNotSupported(f"{name}'s sandboxes can't outlive their owner", hint="keep it running")
+        try:
+            await self._calls.bounded(LOOK_BOUND, session.detach, ExecutionError)
+        except (SandboxGone, ConnectError) as error:
+            raise await self.refine_gone(error) from error.__cause__
+        self._life.asked = self._life.detached = True
+        await finish(self._close, teardown_grace(), lambda: None)
+
     async def end(self) -> None:
         """End the sandbox; repeating it does nothing, unless the last attempt failed."""
         self.check_owner()
+        if self._life.detached:
+            raise self._given_up()
         if self._life.closed:
             return
         self._life.gone = self._life.gone or "killed"
@@ -271,25 +293,8 @@ class Lease:
     async def _end(self) -> None:
         await self._doomed.until_gone()
         self._life.closed = True
+        await self._close()
+
+    async def _close(self) -> None:
         await close(self._calls, self.session)
         await close_backend(self._calls)
-
-
-def _on_our_clock(opened: Opened, expires_at: float) -> float:
-    """Return the provider's end in this machine's monotonic time, which no clock jump shortens or stretches.
-
-    The provider's clock may be another one; but the lifetime began after it was asked for, and before now.
-    """
-    now = time.monotonic()
-    planned = opened.plan["lifetime"]
-    lifetime = planned.requested if isinstance(planned, Enforcement) else None
-    seconds = lifetime if isinstance(lifetime, (int, float)) else opened.plan.spec.timeout
-    return min(max(now + (expires_at - time.time()), opened.asked_at + seconds), now + seconds)
-
-
-def _failed(task: "OwnTask[ProcessDriver]") -> bool:
-    try:
-        task.result()
-    except SandboxError:
-        return True
-    return False

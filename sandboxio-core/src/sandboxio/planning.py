@@ -28,6 +28,9 @@ ITEMS = (
 )
 """Every policy item; a plan answers each exactly once."""
 
+CAP_ITEMS = {"cpu": "cpu", "memory_mb": "memory", "disk_mb": "disk", "pids": "pids", "gpu": "gpu"}
+"""Field of `Resources` → policy item."""
+
 
 @dataclass(frozen=True, slots=True)
 class Enforcement:
@@ -95,6 +98,12 @@ class Plan:
             if item.policy == policy:
                 return item
         raise KeyError(policy)
+
+    def cap(self, field: str) -> float | None:
+        """Return the value of a cap by its field of `Resources`."""
+        item = self[CAP_ITEMS[field]] if field in CAP_ITEMS else None
+        value = item.requested if isinstance(item, Enforcement) else None
+        return value if isinstance(value, (int, float)) else None
 
     def enforcements(self) -> Iterator[Enforcement]:
         """Iterate over the items that are enforced."""

@@ -16,7 +16,7 @@ from sandboxio.isolation import IsolationTier
 
 if TYPE_CHECKING:
     from sandboxio.errors import SandboxError
-    from sandboxio.planning import Plan
+    from sandboxio.planning import Plan, Receipt
     from sandboxio.spec import SandboxSpec
     from sandboxio.target import BackendConfig
 
@@ -80,6 +80,8 @@ class Observation:
     :param labels: the caller's metadata, as read back.
     :param expires_at: when the provider ends it, seconds since the epoch.
     :param applied: policy item → the value in force, in the units of `Enforcement.requested`.
+    :param receipts: policy item → how that value is enforced, where the answer alone tells; for `connect`, which has no
+        plan. An item in ``applied`` that is not named here is given as read back.
     """
 
     sandbox_id: str
@@ -89,6 +91,7 @@ class Observation:
     created_at: float
     expires_at: float | None
     applied: Mapping[str, object]
+    receipts: "Mapping[str, Receipt]" = field(default_factory=dict[str, "Receipt"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +269,11 @@ class Backend(Protocol):
         ...
 
     async def open(self, sandbox_id: str, plan: "Plan | None" = None) -> Session:
-        """Open a session; ``plan`` is given at the first opening, by which the sandbox starts to run."""
+        """Open a session; ``plan`` is given at the first opening, by which the sandbox starts to run.
+
+        Without one it is a further session to a sandbox that runs and that core has observed: nothing about the sandbox
+        changes by it, and its end is not the sandbox's end.
+        """
         ...
 
     def list(self, labels: Mapping[str, str]) -> AsyncIterator[Observation]:
@@ -316,6 +323,20 @@ class HoldsSecrets(Protocol):
 
     def secret_values(self) -> Iterable[str]:
         """Return those that are known by now; asked anew whenever something is masked, so quick and without I/O."""
+        ...
+
+
+@runtime_checkable
+class Detaches(Protocol):
+    """A `Session` whose sandbox can outlive its owner."""
+
+    async def detach(self) -> None:
+        """Give up ownership: from now on the lifetime alone ends the sandbox; return once that is certain.
+
+        What runs over this session lives on when it is closed.
+
+        :raises CapabilityNotSupported: nothing would hold this sandbox's lifetime without its owner.
+        """
         ...
 
 

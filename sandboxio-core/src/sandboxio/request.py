@@ -4,7 +4,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar, TypeVarTuple, Unpack
 
 import anyio.to_thread
@@ -13,10 +13,12 @@ from pydantic import SecretStr
 from sandboxio import extensions, plugins
 from sandboxio.audit import AuditConfig
 from sandboxio.calls import PortCalls
+from sandboxio.coverage import refuse_learning
 from sandboxio.errors import ConfigurationError
 from sandboxio.isolation import IsolationTier
 from sandboxio.policy import NetworkPolicy, Resources
 from sandboxio.port import Backend, BackendInfo, HoldsSecrets
+from sandboxio.readback import Expected
 from sandboxio.records import Recorder
 from sandboxio.redaction import Redactor
 from sandboxio.spec import (
@@ -44,6 +46,11 @@ _INSTANCES: Mapping[type, str] = {
 """What to pass where a value of the class is wanted."""
 
 _SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?\Z", re.ASCII)
+
+FULL_ID = "pass a full id, as list_managed() and Sandbox.id show it"
+"""The fix where a sandbox's id is wanted."""
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{7,254}\Z")
+"""What the id of a sandbox looks like anywhere; a few characters are an abbreviation."""
 
 _logger = logging.getLogger("sandboxio")
 
@@ -95,18 +102,28 @@ async def prepare(request: Request, target: Target, redactor: Redactor) -> Prepa
     adapter = await _loaded(target, redactor)
     spec = _spec(request, target, adapter.info)
     redactor.learn(_secret_fields(spec.config))
-    audit = _instance(AuditConfig() if request.audit is None else request.audit, AuditConfig, "audit")
-    is_plain = extensions.is_empty()
-    recorder = Recorder(audit, redactor) if is_plain else await in_thread(Recorder.of, audit, redactor)
+    recorder = await recorder_of(request.audit, redactor)
     return Prepared(await _connected(adapter, spec.config, redactor), spec, recorder)
+
+
+async def recorder_of(audit: object, redactor: Redactor) -> Recorder:
+    """Return where a sandbox's operations are recorded; callers may be untyped."""
+    config = _instance(AuditConfig() if audit is None else audit, AuditConfig, "audit")
+    is_plain = extensions.is_empty()
+    return Recorder(config, redactor) if is_plain else await in_thread(Recorder.of, config, redactor)
 
 
 async def calls_to(target: Target, redactor: Redactor) -> PortCalls:
     """Return the calls to the backend that a target names."""
+    return (await existing(target, redactor))[0]
+
+
+async def existing(target: Target, redactor: Redactor) -> tuple[PortCalls, BackendConfig]:
+    """Return the calls to the backend that a target names, and its configuration."""
     adapter = await _loaded(target, redactor)
     config = resolve_config(target, adapter.info.config, None)
     redactor.learn(_secret_fields(config))
-    return await _connected(adapter, config, redactor)
+    return await _connected(adapter, config, redactor), config
 
 
 async def _loaded(target: Target, redactor: Redactor) -> plugins.Adapter:
@@ -138,11 +155,33 @@ def read_target(target: "str | BackendConfig | None", redactor: Redactor) -> Tar
     return parsed
 
 
+def check_id(sandbox_id: object) -> str:
+    """Return what may be the full id of a sandbox; whether it is one the provider's answer tells."""
+    if not isinstance(sandbox_id, str) or not _ID.match(sandbox_id):
+        raise ConfigurationError("that can't be the id of a sandbox", hint=FULL_ID)
+    return sandbox_id
+
+
+def check_expected(expected: Expected) -> Expected:
+    """Return what `connect` expects; callers may be untyped.
+
+    :raises ConfigurationError: a wrong argument. :raises CapabilityNotSupported: ``egress="learn"``.
+    """
+    if expected.network is not None:
+        refuse_learning(_instance(expected.network, NetworkPolicy, "network"))
+    if expected.resources is not None:
+        _instance(expected.resources, Resources, "resources")
+    _check_tier(expected.require_isolation)
+    return replace(expected, metadata=check_metadata(expected.metadata, {}))
+
+
+def _check_tier(required: object) -> None:
+    if required is not None and _instance(required, IsolationTier, "require_isolation") is IsolationTier.UNKNOWN:
+        raise ConfigurationError("require_isolation=UNKNOWN requires nothing", hint="name a tier, or leave it out")
+
+
 def _spec(request: Request, target: Target, info: BackendInfo) -> SandboxSpec:
-    if request.require_isolation is not None:
-        tier = _instance(request.require_isolation, IsolationTier, "require_isolation")
-        if tier is IsolationTier.UNKNOWN:
-            raise ConfigurationError("require_isolation=UNKNOWN requires nothing", hint="name a tier, or leave it out")
+    _check_tier(request.require_isolation)
     config = resolve_config(target, info.config, request.template)
     env = check_env(request.env, "env")
     secrets = check_secrets(request.secrets, env)

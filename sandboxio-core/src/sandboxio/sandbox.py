@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @masked(lambda sandbox: sandbox._lease.redactor)
 class Sandbox:
-    """A running sandbox; made by `create`. Leaving its context kills it.
+    """A running sandbox, from `create` or `connect`. Leaving its context kills it.
 
     It may be used and closed from any task of the loop it was made in.
     """
@@ -59,7 +59,10 @@ class Sandbox:
         return self._lease.session.native
 
     def info(self) -> Mapping[str, object]:
-        """What is known about the connection: transport, what a kill ends, what was seen at start."""
+        """What is known about the connection: ``transport``, ``kill`` (what ending a command ends), what was seen at start.
+
+        What a connected sandbox says was seen comes from inside, after other code may have run there.
+        """
         with self._lease.mapped():
             return {name: self._lease.redactor.plain(value) for name, value in self._lease.session.info().items()}
 
@@ -161,15 +164,32 @@ class Sandbox:
         async with self._lease.recorder.operation(Record("kill", self._lease.subject)):
             await self._lease.end()
 
+    async def detach(self) -> None:
+        """Give the sandbox up: its lifetime alone ends it, not the end of this block or process.
+
+        What runs in it lives on. This object is over then: `sandboxio.connect` makes another, `sandboxio.kill_managed`
+        ends the sandbox.
+
+        :raises CapabilityNotSupported: nothing would hold its lifetime without its owner; it is still owned.
+        :raises SandboxGone: the sandbox ended.
+        """
+        async with self._lease.recorder.operation(Record("detach", self._lease.subject)):
+            await self._lease.detach()
+
     async def __aenter__(self) -> "Sandbox":
-        """Use the sandbox; leaving the block kills it."""
+        """Use the sandbox; leaving the block kills it, unless it was given up by `detach`."""
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
     ) -> None:
-        """Kill the sandbox, whatever left the block."""
-        await kill_after(self, error)
+        """Kill the sandbox, whatever left the block, unless it was given up.
+
+        No warning that was turned into an error replaces what left the block.
+        """
+        if not self._lease.detached:
+            with suppress(*(() if error is None else (OrphanedSandboxWarning,))):
+                await self.kill()
 
     def __del__(self) -> None:
         """Warn about a sandbox that nobody killed; its lifetime and its reaper still end it."""
@@ -221,9 +241,3 @@ class Sandbox:
 
 def _own_timeout(timeout: float | None) -> float | None:
     return None if timeout is None else check_timeout(timeout, "timeout", MAX_TIMEOUT)
-
-
-async def kill_after(sandbox: Sandbox, error: BaseException | None) -> None:
-    """Kill a sandbox whose block was left by ``error``, which no warning turned into an error may replace."""
-    with suppress(*(() if error is None else (OrphanedSandboxWarning,))):
-        await sandbox.kill()

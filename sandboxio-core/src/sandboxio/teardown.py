@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 
 import anyio
 
-from sandboxio.errors import BackendUnavailable, ConfigurationError
+from sandboxio.errors import BackendUnavailable, ConfigurationError, SandboxError
 
 T = TypeVar("T")
 
@@ -73,6 +73,11 @@ class OwnTask(Generic[T]):
     def done(self) -> bool:
         """Whether the work ended."""
         return self._task.done
+
+    @property
+    def failed(self) -> bool:
+        """Whether the work ended with an error of ours."""
+        return self._task.done and isinstance(self._error, SandboxError)
 
     @property
     def given_up(self) -> bool:

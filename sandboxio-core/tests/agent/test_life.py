@@ -99,6 +99,28 @@ async def test_a_further_agent_ends_with_its_stream_and_leaves_what_succeeded(tm
         end(left)
 
 
+async def test_a_further_agent_that_was_let_go_of_leaves_with_its_last_command(tmp_path: Path) -> None:
+    async with local_agent(owner_bound=False, workdir=str(tmp_path)) as agent:
+        script = "echo $$; while [ ! -e stop ]; do echo more; sleep 0.01; done; echo done > end"
+        running = int((await read_line(await agent.start("sh", "-c", script))).split()[0])
+        await agent.session.detach()
+        await agent.session.aclose()
+        await anyio.sleep(0.2)
+        assert agent.process.returncode is None
+        assert is_alive(running)
+        (tmp_path / "stop").touch()
+        assert await agent.ended() == STATUS_OWNER_GONE
+        assert (tmp_path / "end").read_text() == "done\n"
+
+
+async def test_a_further_agent_that_was_let_go_of_leaves_at_once_if_nothing_runs() -> None:
+    async with local_agent(owner_bound=False) as agent:
+        await agent.run("true")
+        await agent.session.detach()
+        await agent.session.aclose()
+        assert await agent.ended() == STATUS_OWNER_GONE
+
+
 @first_process
 @pytest.mark.parametrize("python", [sys.executable])
 async def test_as_first_process_it_survives_every_attack_and_its_end_is_everybodys(python: str) -> None:

@@ -42,6 +42,7 @@ class StubSandbox:
             self.created_at,
             self.expires_at,
             self.applied,
+            {item.policy: item for item in self.plan.items},
         )
 
 

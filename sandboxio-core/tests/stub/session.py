@@ -93,6 +93,7 @@ class StubSession:
         self.native: object = object()
         self.drivers: list[StubDriver] = []
         self.closed = 0
+        self.detached = False
         self.facts: dict[str, object] = {"transport": "stub"}
         self._gates = gates
         self._programs = programs
@@ -105,6 +106,12 @@ class StubSession:
             return driver
 
         return await self._gates.wire("start", start)
+
+    async def detach(self) -> None:
+        def detach() -> None:
+            self.detached = True
+
+        await self._gates.wire("detach", detach)
 
     async def aclose(self) -> None:
         def close() -> None:

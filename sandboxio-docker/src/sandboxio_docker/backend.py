@@ -16,6 +16,7 @@ from sandboxio_docker import errors, facts, labels, networks, opening, planning,
 from sandboxio_docker.config import DockerConfig
 from sandboxio_docker.engine import Engine, EngineSilent, engine_for
 from sandboxio_docker.info import INFO
+from sandboxio_docker.joining import Joining
 from sandboxio_docker.observation import ENDED, from_inspect, from_network, from_summary
 from sandboxio_docker.reaper import reaper_for
 from sandboxio_docker.sdk import Json, Sdk
@@ -89,11 +90,9 @@ class DockerBackend:
             return await opener.first(plan, lambda: self.probe(plan.spec))
         answer = await self._inspect(sandbox_id)
         seen = from_inspect(answer) if answer else None
-        if answer is None or seen is None or seen.expires_at is None:
+        if answer is None or seen is None or seen.sandbox_id != sandbox_id:
             raise SandboxGone(f"there is no sandbox {sandbox_id!r} on this Docker engine")
-        return await opening.Opener(
-            self._engine, endpoint, self._reaper, seen.sandbox_id, seen.name, seen.expires_at
-        ).further(answer)
+        return await Joining(self._engine, endpoint, self._reaper, seen, answer).open(self._config)
 
     async def list(self, labels: Mapping[str, str]) -> AsyncIterator[Observation]:
         """Iterate over our containers, and over networks of ours whose container is gone."""

@@ -50,6 +50,10 @@ class Ending:
         """
         self._reaper.busy(self._name, True)
 
+    async def detach(self) -> None:
+        """Have the reaper let the sandbox outlive this process; return once that is certain."""
+        await to_thread.run_sync(self._reaper.detach, self._name, abandon_on_cancel=True)
+
     async def aclose(self) -> None:
         """Give up the open request."""
         if self._waiting is not None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from sandboxio.errors import ConfigurationError, SandboxGone
+from sandboxio.errors import CapabilityNotSupported, ConfigurationError, SandboxGone
 from sandboxio.port import CODE_PATH, Command, ProcessDriver
 
 from sandboxio_docker.attach import start_exec
@@ -35,20 +35,32 @@ class ExecSession:
     """
 
     def __init__(
-        self, engine: Engine, endpoint: Endpoint, container_id: str, ending: Ending, only_user: str = ""
+        self,
+        engine: Engine,
+        endpoint: Endpoint,
+        container_id: str,
+        ending: Ending,
+        only_user: str = "",
+        *,
+        first: bool = True,
     ) -> None:
         self.native: object = engine.native(container_id)
         self._engine = engine
         self._endpoint = endpoint
         self._container_id = container_id
         self._ending = ending
+        self._first = first
         self._cwd = "/"
         self._only_user = only_user
 
     async def settle(self, cwd: str, *, make: bool) -> None:
-        """Fix the default working directory; ``make`` it, writable by whatever user the image runs as."""
+        """Fix the default working directory; ``make`` it, writable by whatever user the image runs as.
+
+        In a sandbox that ran already that is as the image's user: as root it could run what a command put on the path.
+        """
         if make:
-            driver = await self._start(Command(("mkdir", "-p", "-m", "1777", cwd), cwd="/", user="0"))
+            user = "0" if self._first else None
+            driver = await self._start(Command(("mkdir", "-p", "-m", "1777", cwd), cwd="/", user=user))
             if (await driver.wait()).code != 0:
                 return
         self._cwd = cwd
@@ -125,6 +137,18 @@ class ExecSession:
     async def aclose(self) -> None:
         """Close the connection; the sandbox lives on until its lifetime or its owner ends."""
         await self._ending.aclose()
+
+    async def detach(self) -> None:
+        """Give up nothing as a further session, which owns nothing; refuse to let the sandbox outlive its owner.
+
+        Its lifetime would rest on ``sleep``, whose memory is open to commands of its user (measured, 2026-11).
+        """
+        if self._first:
+            raise CapabilityNotSupported(
+                "detach() needs the agent: in this image the first process is sleep, which a command could keep from"
+                " ending the sandbox",
+                hint="use an image with python3, or keep the process running that made the sandbox",
+            )
 
     def info(self) -> Mapping[str, object]:
         """Return ``transport``, ``kill``, ``cwd``."""

@@ -11,6 +11,8 @@ CREATE_ID = f"{PREFIX}create-id"
 EXPIRES = f"{PREFIX}expires"
 """Seconds since the epoch, by the owner's clock: when the sandbox ends."""
 TRANSPORT = f"{PREFIX}transport"
+ACCEPTS_VSOCK = f"{PREFIX}accepts-vsock"
+"""Present where its maker accepted that vsock sockets may be possible."""
 META = f"{PREFIX}meta."
 MAX_META = 256 * 1024
 """Bytes of all metadata together. Docker names no limit; each listing of the engine carries all of them."""
@@ -44,12 +46,16 @@ def make(
     transport: str,
     metadata: Mapping[str, str],
     hardening: Mapping[str, str] | None = None,
+    *,
+    accepts_vsock: bool = False,
 ) -> dict[str, str]:
     """Return the labels of a sandbox, all but `EXPIRES`, which is known when it is made.
 
     :param hardening: how its container differs from the usual one.
     """
     own = {MANAGED: "true", VERSION: version, CREATE_ID: create_id, TRANSPORT: transport, **(hardening or {})}
+    if accepts_vsock:
+        own[ACCEPTS_VSOCK] = "true"
     return own | {META + key: value for key, value in metadata.items()}
 
 

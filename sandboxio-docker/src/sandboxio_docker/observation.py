@@ -8,6 +8,7 @@ from sandboxio.port import Observation
 
 from sandboxio_docker import labels
 from sandboxio_docker.hardening import Hardening, tmpfs_mebibytes
+from sandboxio_docker.readback import receipts_of
 
 ENDED = frozenset({"removing", "dead", "exited"})
 """States of a container that is over; a full layer took 9 to 23 s to delete (measured), with AutoRemove it goes."""
@@ -19,14 +20,17 @@ def from_inspect(answer: Mapping[str, Any]) -> Observation | None:
     name = str(answer["Name"]).removeprefix("/")
     if answer["State"]["Status"] in ENDED or not labels.is_ours(carried, name):
         return None
+    created_at, expires_at = datetime.fromisoformat(answer["Created"]).timestamp(), labels.expiry_of(carried)
+    applied = _applied(answer, carried)
     return Observation(
         sandbox_id=answer["Id"],
         name=name,
         state=answer["State"]["Status"],
         labels=labels.metadata_of(carried),
-        created_at=datetime.fromisoformat(answer["Created"]).timestamp(),
-        expires_at=labels.expiry_of(carried),
-        applied=_applied(answer, carried),
+        created_at=created_at,
+        expires_at=expires_at,
+        applied=applied,
+        receipts=receipts_of(answer, carried, applied, None if expires_at is None else expires_at - created_at),
     )
 
 
@@ -86,8 +90,19 @@ def _disk(host: Mapping[str, Any]) -> object:
     size = options.get("size", "")
     if size.endswith("M") and size[:-1].isdigit():
         return int(size[:-1])
-    bounds = [limit["Hard"] for limit in host.get("Ulimits") or () if limit["Name"] == "fsize"]
-    return _mebibytes(bounds[0]) if bounds else None
+    bound = _largest_file(host)
+    return None if bound is None else _mebibytes(bound)
+
+
+def disk_to_watch(answer: Mapping[str, Any]) -> int | None:
+    """Return the bytes that a reaper must hold the layer to, ``None`` if something else bounds what is written."""
+    host: Mapping[str, Any] = answer["HostConfig"]
+    return None if host.get("StorageOpt") or host.get("ReadonlyRootfs") else _largest_file(host)
+
+
+def _largest_file(host: Mapping[str, Any]) -> int | None:
+    bounds = [int(limit["Hard"]) for limit in host.get("Ulimits") or () if limit["Name"] == "fsize"]
+    return bounds[0] if bounds else None
 
 
 def _isolation(answer: Mapping[str, Any], chosen: Hardening | None) -> str:
@@ -102,12 +117,15 @@ def _isolation(answer: Mapping[str, Any], chosen: Hardening | None) -> str:
         "IpcMode": ("private",),
         "Binds": (None, []),
         "Devices": (None, []),
+        "DeviceRequests": (None, []),
+        "PortBindings": (None, {}),
         "UTSMode": ("",),
+        "UsernsMode": (None, ""),
     }
     wrong = [name for name, values in expected.items() if host.get(name) not in values] + chosen.deviations(answer)
-    if not any(
-        str(option).startswith("no-new-privileges") and "false" not in option for option in host["SecurityOpt"] or ()
-    ):
+    options = [str(option) for option in host["SecurityOpt"] or ()]
+    privileges_stay = any(option.startswith("no-new-privileges") and "false" not in option for option in options)
+    if not privileges_stay or any(option.endswith(("unconfined", "disable")) for option in options):
         wrong.append("SecurityOpt")
     if answer.get("Mounts"):
         wrong.append("Mounts")

@@ -1,17 +1,15 @@
-"""Open a session: the first one, by which the sandbox starts, or a further one."""
+"""Open the first session, by which the sandbox starts."""
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable
 
-from sandboxio.agent.bootstrap import agent_argv
 from sandboxio.agent.session import AgentSession, AgentUnfit
-from sandboxio.errors import ConfigurationError, ConnectError
+from sandboxio.errors import ConfigurationError
 from sandboxio.planning import Plan
 from sandboxio.port import Facts, Session, TransportUnfit
 
-from sandboxio_docker import gvisor, labels
-from sandboxio_docker.attach import AgentStream, attach, start_exec
+from sandboxio_docker import gvisor
+from sandboxio_docker.attach import AgentStream, attach
 from sandboxio_docker.ending import Ending
 from sandboxio_docker.endpoint import Endpoint
 from sandboxio_docker.engine import Engine
@@ -67,67 +65,30 @@ class Opener:
                 self._engine.register.unfit[image["id"]] = error.reason
             raise TransportUnfit(f"no agent in this image: {error.reason}", unfit(facts, error.reason)) from error
 
-    async def further(self, inspected: Mapping[str, Any]) -> Session:
-        """Connect to a sandbox that runs: a second agent through one exec, never the first process."""
-        config: Mapping[str, Any] = inspected["Config"]
-        chosen = Hardening.from_labels(config["Labels"])
-        if chosen is None:
-            raise ConnectError(
-                "what this sandbox was made with can't be read from its labels",
-                hint="connect with the version that made it",
-            )
-        workdir = chosen.workdir(str(config.get("WorkingDir") or ""))
-        if config["Labels"].get(labels.TRANSPORT) == "exec":
-            return await self._exec_session(workdir, chosen)
-        argv = list(agent_argv())
-        exec_id = await self._engine.call(lambda client: client.exec_create(self._id, argv, stdin=True)["Id"])
-        stream = AgentStream(await start_exec(self._endpoint, exec_id))
-        try:
-            agent = await boot(stream, self._expires_at, _wanted(workdir), first=False)
-        except AgentUnfit as error:
-            raise ConnectError(f"no second agent could be started: {error.reason}") from error
-        try:
-            await self._confirm_runtime(chosen, agent)
-        except BaseException:
-            await close_all(agent)
-            raise
-        return DockerSession(agent, self._ending, self._engine.native(self._id))
-
     async def _first_agent(self, plan: Plan, workdir: str) -> Session:
         stream = AgentStream(await attach(self._endpoint, self._id))
         try:
             await self._ending.watch(self._endpoint)
             await self._start(AgentUnfit)
             watch = plan.parameters["watch_disk_bytes"] is not None
-            agent = await boot(stream, self._expires_at, _wanted(workdir), first=True, watch_disk=watch)
+            agent = await boot(stream, self._expires_at, wanted(workdir), first=True, watch_disk=watch)
             check_report(agent.report, plan)
-            await self._confirm_runtime(Hardening.of(plan.spec.config), agent)
+            await confirm_runtime(self._engine, self._endpoint, self._id, Hardening.of(plan.spec.config), agent)
         except BaseException:
             await close_all(stream, self._ending)
             raise
         return DockerSession(agent, self._ending, self._engine.native(self._id))
 
-    async def _confirm_runtime(self, chosen: Hardening, agent: AgentSession) -> None:
-        """:raises PolicyNotEnforced: a runtime that had to prove itself did not."""
-        if chosen.is_foreign:
-            look: Callable[[Sdk], None] = lambda client: gvisor.confirm(  # noqa: E731
-                client.inspect_container(self._id), agent.report, self._endpoint
-            )
-            await self._engine.call(look)
-
     async def _first_exec(self, workdir: str, chosen: Hardening) -> Session:
         try:
             await self._ending.watch(self._endpoint)
             await self._start(_NoSleep)
-            return await self._exec_session(workdir, chosen)
+            session = ExecSession(self._engine, self._endpoint, self._id, self._ending, chosen.user)
+            cwd = default_cwd(workdir)
+            await session.settle(cwd, make=cwd == DEFAULT_CWD)
         except BaseException:
             await close_all(self._ending)
             raise
-
-    async def _exec_session(self, workdir: str, chosen: Hardening) -> Session:
-        session = ExecSession(self._engine, self._endpoint, self._id, self._ending, chosen.user)
-        cwd = default_cwd(workdir)
-        await session.settle(cwd, make=cwd == DEFAULT_CWD)
         return session
 
     async def _start(self, unfit: Callable[[str], Exception]) -> None:
@@ -154,5 +115,17 @@ class _NoSleep(ConfigurationError):
         )
 
 
-def _wanted(workdir: str) -> str | None:
+async def confirm_runtime(
+    engine: Engine, endpoint: Endpoint, container_id: str, chosen: Hardening, agent: AgentSession
+) -> None:
+    """:raises PolicyNotEnforced: a runtime that had to prove itself did not."""
+    if chosen.is_foreign:
+        look: Callable[[Sdk], None] = lambda client: gvisor.confirm(  # noqa: E731
+            client.inspect_container(container_id), agent.report, endpoint
+        )
+        await engine.call(look)
+
+
+def wanted(workdir: str) -> str | None:
+    """Return the default working directory that the agent is asked for; ``None``: its own choice."""
     return None if workdir in ("", "/") else workdir

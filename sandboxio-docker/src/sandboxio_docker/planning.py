@@ -177,7 +177,14 @@ def _container(spec: SandboxSpec, caps: Caps, facts: Facts, transport: str, *, a
         "Image": template_of(spec),
         "Entrypoint": [argv[0]],
         "Cmd": list(argv[1:]),
-        "Labels": labels.make(spec.create_id, distribution_version(), transport, spec.metadata, hardening.label()),
+        "Labels": labels.make(
+            spec.create_id,
+            distribution_version(),
+            transport,
+            spec.metadata,
+            hardening.label(),
+            accepts_vsock=accepts_vsock(spec.config),
+        ),
         "Tty": False,
         "OpenStdin": agent,
         # The engine ends the agent's stdin when we are gone: owner death ends the sandbox.

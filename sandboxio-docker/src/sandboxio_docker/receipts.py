@@ -25,9 +25,16 @@ def receipts(spec: SandboxSpec, caps: Caps, facts: Facts, transport: str) -> tup
         _applied("memory", caps.memory_mb, "Memory (memory control group)"),
         _applied("memory.swap", 0, "MemorySwap = Memory: one total for both"),
         _pids(caps, hardening),
-        _read_only_disk(caps) if hardening.read_only else _disk(caps, facts, transport, is_gvisor=hardening.is_foreign),
+        read_only_disk(caps.disk_mb, caps.shm_mb)
+        if hardening.read_only
+        else disk(caps.disk_mb, transport, quota=bool(facts.values.get("disk_quota")), is_gvisor=hardening.is_foreign),
         Absent("gpu", "no GPU was asked for, and none is passed through"),
-        _lifetime(spec, facts, transport),
+        lifetime(
+            spec.timeout,
+            transport,
+            unfiltered=spec.network.egress == "allow" or _accepts_vsock(spec),
+            through_ssh=bool(facts.values.get("through_ssh")),
+        ),
         _applied("labels", dict(spec.metadata), "container labels io.sandboxio.meta.*", MEASURED),
         _secrets(spec, transport),
         _gvisor(hardening) if hardening.is_foreign else _isolation(hardening, facts),
@@ -39,12 +46,21 @@ def _applied(policy: str, requested: object, mechanism: str, source: str = CONST
 
 
 def _egress(spec: SandboxSpec, transport: str) -> Enforcement:
-    if spec.network.egress == "allow":
+    pool = spec.config.network_pool if isinstance(spec.config, DockerConfig) else None
+    return egress(spec.network.egress, transport, accepts_vsock=_accepts_vsock(spec), pool=pool)
+
+
+def _accepts_vsock(spec: SandboxSpec) -> bool:
+    return isinstance(spec.config, DockerConfig) and spec.config.accept_vsock
+
+
+def egress(wanted: str, transport: str, *, accepts_vsock: bool, pool: str | None = None) -> Enforcement:
+    """Say how the network is held."""
+    if wanted == "allow":
         residuals = (
             "listeners of the host on the bridge's gateway address can be reached",
             "the metadata address 169.254.169.254 can be reached where the host can reach it",
         )
-        pool = spec.config.network_pool if isinstance(spec.config, DockerConfig) else None
         own = f"a bridge network of its own, a /{SUBNET} of {pool}," if pool else "a bridge network of its own,"
         mechanism = f"{own} inter-container communication off"
         source = f"https://docs.docker.com/engine/network/drivers/bridge/ ({READ}); residuals {MEASURED}"
@@ -52,7 +68,7 @@ def _egress(spec: SandboxSpec, transport: str) -> Enforcement:
     residual: tuple[str, ...] = ()
     if transport == "exec":
         residual = ("vsock sockets, which no network namespace confines, were not checked (accept_vsock)",)
-    elif isinstance(spec.config, DockerConfig) and spec.config.accept_vsock:
+    elif accepts_vsock:
         residual = ("vsock sockets may be possible where the agent can't install its filter (accept_vsock)",)
     source = f"https://docs.docker.com/engine/network/drivers/none/ ({READ}); vsock {MEASURED}"
     return _network("deny", "NetworkMode=none: only a loopback interface", "interface", residual, source)
@@ -75,25 +91,27 @@ def _pids(caps: Caps, hardening: Hardening) -> Enforcement:
     )
 
 
-def _read_only_disk(caps: Caps) -> Enforcement:
+def read_only_disk(disk_mb: object, shm_mb: int) -> Enforcement:
+    """Say how what may be written is held where the root is read-only."""
     return Enforcement(
         "disk",
-        caps.disk_mb,
+        disk_mb,
         f"ReadonlyRootfs; Tmpfs with a size on {TEMPORARY} and {WORK}, half of the cap each",
         "provider",
         "attested",
         residuals=(
             "what is written is memory: it counts to the memory cap, and is gone with the sandbox",
-            f"shared memory ({caps.shm_mb} MiB) and /dev (64 MiB, for root) are not counted to it, but to the memory cap",
+            f"shared memory ({shm_mb} MiB) and /dev (64 MiB, for root) are not counted to it, but to the memory cap",
         ),
         source=f"https://docs.docker.com/engine/storage/tmpfs/ ({READ}); {MEASURED}",
     )
 
 
-def _disk(caps: Caps, facts: Facts, transport: str, *, is_gvisor: bool) -> Enforcement:
-    if facts.values.get("disk_quota"):
+def disk(disk_mb: object, transport: str, *, quota: bool, is_gvisor: bool = False) -> Enforcement:
+    """Say how the writable layer is held."""
+    if quota:
         source = f"https://docs.docker.com/reference/cli/docker/container/create/ ({READ})"
-        return _applied("disk", caps.disk_mb, "StorageOpt size (the storage driver's quota)", source)
+        return _applied("disk", disk_mb, "StorageOpt size (the storage driver's quota)", source)
     unseen = (
         "what a process holds that runs as another user or closed itself to the agent, what is mapped without a descriptor"
         ", and descriptors on their way through a socket"
@@ -102,7 +120,7 @@ def _disk(caps: Caps, facts: Facts, transport: str, *, is_gvisor: bool) -> Enfor
     )
     return Enforcement(
         "disk",
-        caps.disk_mb,
+        disk_mb,
         "ulimit fsize for one file; while the sandbox is in use, and once more after that, the host-side reaper asks for"
         " the layer's size"
         + (", the agent adds deleted files that are still open" if transport == "agent" else "")
@@ -113,13 +131,19 @@ def _disk(caps: Caps, facts: Facts, transport: str, *, is_gvisor: bool) -> Enfor
             *(("gVisor keeps /tmp in memory: that counts to the memory cap instead",) if is_gvisor else ()),
             "what is written between two looks may pass the cap: they are 2 s apart, more where a look takes long",
             f"not counted: {unseen}",
+            "after detach() nobody starts the reaper again, should it be killed: then one file's size is bounded alone",
             "inodes are not counted, and blocks are rounded",
         ),
         source=f"{MEASURED}; this storage driver has no quota",
     )
 
 
-def _lifetime(spec: SandboxSpec, facts: Facts, transport: str) -> Enforcement:
+def lifetime(seconds: float, transport: str, *, unfiltered: bool, through_ssh: bool) -> Enforcement:
+    """Say how the end of the lifetime is held.
+
+    :param unfiltered: whether an agent without a filter of its own is accepted.
+    :param through_ssh: whether the reaper reaches the engine so.
+    """
     inside = "the agent (the sandbox's first process)" if transport == "agent" else "the first process, sleep,"
     mechanism = f"{inside} ends itself; the host-side reaper destroys the sandbox at the same time"
     by: EnforcedBy = "sandboxio"
@@ -132,15 +156,15 @@ def _lifetime(spec: SandboxSpec, facts: Facts, transport: str) -> Enforcement:
         residuals += (
             "code in the sandbox can write to the memory of sleep, and so keep it from ending: then owner or reaper end it",
         )
-    elif spec.network.egress == "allow" or (isinstance(spec.config, DockerConfig) and spec.config.accept_vsock):
+    elif unfiltered:
         residuals += (
             "where the agent can't install its filter, code in the sandbox can make it wait for a processor: then the reaper ends it",
         )
-    if facts.values.get("through_ssh"):
+    if through_ssh:
         residuals += (
             "the reaper logs in through ssh: if that stops working later, the first process is alone as well",
         )
-    return Enforcement("lifetime", spec.timeout, mechanism, by, evidence, residuals=residuals, source=MEASURED)
+    return Enforcement("lifetime", seconds, mechanism, by, evidence, residuals=residuals, source=MEASURED)
 
 
 def _secrets(spec: SandboxSpec, transport: str) -> Receipt:

@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 
 from sandboxio.agent.report import BootReport
 from sandboxio.agent.session import AgentSession, AgentUnfit, open_agent
-from sandboxio.errors import ConfigurationError, PolicyNotEnforced, SandboxGone
+from sandboxio.errors import ConfigurationError, PolicyNotEnforced, SandboxError, SandboxGone
 from sandboxio.planning import Plan
 from sandboxio.port import Chunk, Command, Exit, FileInfo, Killed, ProcessDriver
 
@@ -43,8 +43,13 @@ class DockerSession:
         self._ending.busy()
         return _Driver(await self.explained(self.agent.start(command)), self)
 
+    async def detach(self) -> None:
+        """Have first the agent, then the reaper let the sandbox outlive this process."""
+        await self.explained(self.agent.detach())
+        await self._ending.detach()
+
     async def aclose(self) -> None:
-        """Close the connection; the first agent then ends the sandbox."""
+        """Close the connection; the first agent then ends the sandbox, unless `detach` came before."""
         await close_all(self._ending, self.agent)
 
     def info(self) -> Mapping[str, object]:
@@ -59,10 +64,12 @@ class DockerSession:
         except SandboxGone as gone:
             if gone.reason != "unknown":
                 raise
-            why = await self._ending.reason()
-            raise SandboxGone(
-                gone.message, reason=why, stdout=gone.stdout_bytes, stderr=gone.stderr_bytes
-            ) from gone.__cause__
+            raise await self.why(gone) from gone.__cause__
+
+    async def why(self, gone: SandboxGone) -> SandboxError:
+        """Return what the end of the agent means."""
+        reason = await self._ending.reason()
+        return SandboxGone(gone.message, reason=reason, stdout=gone.stdout_bytes, stderr=gone.stderr_bytes)
 
     async def read(self, path: str) -> AsyncIterator[bytes]:
         """Iterate over a regular file's content."""
@@ -159,19 +166,27 @@ async def boot(
 
 
 def check_report(report: BootReport, plan: Plan) -> None:
-    """Compare what the agent sees with the plan: extra evidence, never instead of the engine's answer.
+    """Compare what the first agent sees with the plan; see `check_inside`."""
+    config, denied = plan.spec.config, plan.spec.network.egress == "deny"
+    check_inside(report, Hardening.of(config), denied=denied, vsock_accepted=accepts_vsock(config))
+
+
+def check_inside(report: BootReport, chosen: Hardening, *, denied: bool, vsock_accepted: bool) -> None:
+    """Compare what an agent sees with the policies: extra evidence, never instead of the engine's answer.
+
+    :param denied: whether egress is.
 
     :raises AgentUnfit: commands could read or change the agent.
     :raises PolicyNotEnforced: a policy does not hold inside.
     """
     if not report.memory_closed:
         raise AgentUnfit("the agent's memory can't be closed to the commands it starts")
-    _check_hardening(report, Hardening.of(plan.spec.config))
-    if plan.spec.network.egress != "deny":
+    _check_hardening(report, chosen)
+    if not denied:
         return
     if report.interfaces is not None and set(report.interfaces) - {"lo"}:
         raise PolicyNotEnforced(f'egress="deny", but the sandbox sees the interfaces {", ".join(report.interfaces)}')
-    if report.vsock != "refused" and not accepts_vsock(plan.spec.config):
+    if report.vsock != "refused" and not vsock_accepted:
         raise PolicyNotEnforced(
             f'egress="deny", but vsock sockets, which no network namespace confines, are {report.vsock} in this sandbox:'
             f" the agent's own filter is not there ({report.seccomp})",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from sandboxio_docker.endpoint import Endpoint
-from sandboxio_docker.reaper import Reaper, ReaperUnavailable, handle, reaper_for
+from sandboxio_docker.reaper import Reaper, ReaperUnavailable, handle, link, reaper_for
 
 from .fake_engine import FakeEngine, until
 from .owner import is_alive
@@ -36,7 +36,8 @@ def end_reaper(reaper: Reaper, number: signal.Signals = signal.SIGKILL) -> int:
 def test_nothing_is_started_before_something_is_expected(reaper: Reaper) -> None:
     reaper.forget("sbx-1")
     reaper.busy("sbx-1", True)
-    reaper.detach("sbx-1")
+    with pytest.raises(ReaperUnavailable, match="not told to expect"):
+        reaper.detach("sbx-1")
     assert reaper.status("sbx-1") is None
     assert reaper.pid is None
 
@@ -77,6 +78,30 @@ def test_a_killed_reaper_is_replaced_and_armed_with_all_that_lives(engine: FakeE
     assert reaper.pid != old
     engine.wait(lambda: {c.name for c in engine.containers.values()} == {"sbx-2", "sbx-3"})
     assert reaper.status("sbx-1") == "lifetime"
+
+
+def test_what_this_process_answers_for_is_not_joined(engine: FakeEngine, reaper: Reaper) -> None:
+    reaper.expect("sbx-1", later(0.5))
+    assert reaper.join("sbx-1", "c1", later(), None) is False
+    assert reaper.join("sbx-2", engine.create("sbx-2"), later(), 1000) is True
+    assert reaper.join("sbx-2", "c2", later(), None) is False
+
+
+def test_a_join_or_detach_that_is_not_confirmed_changes_nothing(
+    reaper: Reaper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reaper.expect("sbx-1", later())
+    end_reaper(reaper)
+
+    def fail(endpoint: Endpoint, timeout: float) -> link.Link:
+        raise ReaperUnavailable("no process can be had")
+
+    monkeypatch.setattr(handle, "start", fail)
+    with pytest.raises(ReaperUnavailable):
+        reaper.join("sbx-2", "c2", later(), None)
+    with pytest.raises(ReaperUnavailable):
+        reaper.detach("sbx-1")
+    assert [(claim.name, claim.detached) for claim in reaper._claims.values()] == [("sbx-1", False)]
 
 
 CALLS: dict[str, Callable[[Reaper], object]] = {

@@ -178,3 +178,28 @@ def test_twenty_first_calls_at_once_start_one_reaper(owner: Owner, engine: FakeE
 
 def names(engine: FakeEngine) -> set[str]:
     return {container.name for container in engine.containers.values()}
+
+
+def test_what_is_joined_outlives_who_joined_until_its_deadline(owner: Owner, engine: FakeEngine) -> None:
+    container = engine.create("sbx-1")
+    assert owner.call("join", "sbx-1", container, time.time() + 3, None) is True
+    reaper = owner.reaper
+    owner.kill()
+    time.sleep(1.5)  # the time in which an owner's sandbox would be gone
+    assert names(engine) == {"sbx-1"}
+    engine.wait(lambda: not engine.containers)
+    until(lambda: not is_alive(reaper))
+
+
+def test_who_joined_watches_the_disk_although_its_owner_believes_it_idle(
+    owner: Owner, engine: FakeEngine, owners: list[Owner]
+) -> None:
+    container = arm(owner, engine, "sbx-1")
+    owner.call("disk", "sbx-1", 1000)
+    owners.append(Owner(engine.endpoint))
+    other = owners[-1]
+    other.call("join", "sbx-1", container, time.time() + DAY, 1000)
+    other.call("busy", "sbx-1", True)
+    engine.containers[container].size = 1001
+    engine.wait(lambda: not engine.containers)
+    assert other.call("status", "sbx-1") == "disk_mb"

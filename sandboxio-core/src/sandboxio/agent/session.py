@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import asdict
 from struct import pack
 from typing import NoReturn
 
@@ -58,13 +59,13 @@ class AgentSession:
         return process
 
     def info(self) -> Mapping[str, object]:
-        """Return ``transport``, ``kill`` (``"tree"`` or ``"sandbox"``), ``pid``, and the boot report as ``boot``.
+        """Return ``transport``, ``kill`` (``"tree"`` or ``"sandbox"``), ``pid``, and the boot report as ``boot``, plain data.
 
         Where ``kill`` is ``"sandbox"`` a tree is still killed exactly unless one of its processes fell to the first
         process while another command was alive.
         """
         kill = "tree" if self.report.subreaper else "sandbox"
-        return {"transport": "agent", "kill": kill, "pid": self.report.pid, "boot": self.report}
+        return {"transport": "agent", "kill": kill, "pid": self.report.pid, "boot": asdict(self.report)}
 
     async def detach(self) -> None:
         """Tell the agent that only the lifetime ends the sandbox from now on; returns when it has confirmed."""

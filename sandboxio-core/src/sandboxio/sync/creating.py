@@ -1,17 +1,19 @@
-"""`create_sync`, and the end of what is alive when the interpreter ends."""
+"""`create_sync`, `connect_sync`, and the end of what is alive when the interpreter ends."""
 
 import atexit
 import weakref
 from collections.abc import Callable, Mapping
 from concurrent.futures import wait
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
-from sandboxio.api import create
+from sandboxio.api import connect, create
 from sandboxio.audit import AuditConfig
 from sandboxio.isolation import IsolationTier
 from sandboxio.loop_thread import Hold
+from sandboxio.pending import Pending
 from sandboxio.policy import NetworkPolicy, Resources
 from sandboxio.request import UNSAID, Unsaid
 from sandboxio.sandbox import Sandbox
@@ -62,28 +64,69 @@ def create_sync(
         audit=audit,
         on_progress=on_progress,
     )
-    waiter = Waiter(shared.hold())
+    return _had("await sandboxio.create(…)", creation, SyncSandbox.kill)
 
+
+def connect_sync(
+    target: "str | BackendConfig | None",
+    sandbox_id: str,
+    *,
+    network: NetworkPolicy | None = None,
+    resources: Resources | None = None,
+    require_isolation: IsolationTier | None = None,
+    metadata: Mapping[str, str] | None = None,
+    audit: AuditConfig | None = None,
+) -> SyncSandbox:
+    """Use a sandbox that runs: ``with sandboxio.connect_sync(target, sandbox_id) as sb``; leaving the block kills it.
+
+    Parameters and errors are those of `sandboxio.connect`. Ctrl-C while it waits leaves the sandbox as it was.
+
+    :raises ConfigurationError: also where this thread runs an event loop: use `connect` there.
+    """
+    form = "await sandboxio.connect(…)"
+    refuse_in_loop(form)
+    connection = connect(
+        target,
+        sandbox_id,
+        network=network,
+        resources=resources,
+        require_isolation=require_isolation,
+        metadata=metadata,
+        audit=audit,
+    )
+    return _had(form, connection, SyncSandbox.detach)
+
+
+def _had(form: str, pending: Pending, undo: Callable[[SyncSandbox], None]) -> SyncSandbox:
+    """Wait for a sandbox in the loop.
+
+    :param undo: what is done with one that nobody gets.
+    """
+    waiter = Waiter(shared.hold())
     made: list[SyncSandbox] = []
 
     async def begin() -> None:
-        sandbox = await creation
+        sandbox = await pending
         made.append(SyncSandbox(waiter, sandbox))
         _alive[sandbox] = waiter.hold
 
     try:
-        waiter.call("await sandboxio.create(…)", begin)
+        waiter.call(form, begin)
     except BaseException:
         for sandbox in made:  # a Ctrl-C came between its end and its return
-            sandbox.kill()
+            undo(sandbox)
         waiter.hold.release()
         raise
     return made[0]
 
 
 def _end_all() -> None:
-    """Kill what is alive, all at once; the adapter's own means end what does not end in time."""
-    ending = [hold.thread.submit(sandbox.kill).ended for sandbox, hold in list(_alive.items()) if not hold.released]
+    """Kill what is alive and was not given up, all at once; the adapter's own means end what does not end in time."""
+    ending = [
+        hold.thread.submit(partial(sandbox.__aexit__, None, None, None)).ended
+        for sandbox, hold in list(_alive.items())
+        if not hold.released
+    ]
     wait(ending, timeout=2 * teardown_grace())
 
 

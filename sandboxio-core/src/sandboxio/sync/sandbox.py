@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SyncSandbox:
-    """A running sandbox; made by `create_sync`. Leaving its context kills it. Any thread may use it.
+    """A running sandbox, from `create_sync` or `connect_sync`. Leaving its context kills it. Any thread may use it.
 
     Parameters, results and errors are those of `sandboxio.Sandbox`.
     """
@@ -28,6 +28,7 @@ class SyncSandbox:
     def __init__(self, waiter: Waiter, sandbox: Sandbox) -> None:
         self._waiter = waiter
         self._sandbox = sandbox
+        self._given_up = False
         # Also where nobody kills it: the thread must not stay for a sandbox that is forgotten.
         weakref.finalize(self, waiter.hold.release_soon).atexit = False
         self.id = sandbox.id
@@ -111,13 +112,20 @@ class SyncSandbox:
         self._waiter.call("await sandbox.kill()", self._sandbox.kill)
         self._waiter.hold.release()
 
+    def detach(self) -> None:
+        """Give the sandbox up: its lifetime alone ends it, not the end of this block or process."""
+        self._waiter.call("await sandbox.detach()", self._sandbox.detach)
+        self._given_up = True
+
     def __enter__(self) -> "SyncSandbox":
-        """Use the sandbox; leaving the block kills it."""
+        """Use the sandbox; leaving the block kills it, unless it was given up by `detach`."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
     ) -> None:
         """Kill the sandbox, whatever left the block; no warning that became an error replaces what left it."""
+        if self._given_up:
+            return
         with suppress(*(() if error is None else (OrphanedSandboxWarning,))):
             self.kill()

@@ -104,11 +104,43 @@ class Reaper:
                 self._tell_change(changed)
 
     def detach(self, name: str) -> None:
-        """From now on only its deadline ends the sandbox, not the end of this process; return once that is certain."""
+        """From now on only its deadline ends the sandbox, not the end of this process; return once that is certain.
+
+        What it says of its disk still counts.
+
+        :raises ReaperUnavailable: not certain; the sandbox still ends with this process.
+        """
         with self._lock:
-            claim = self._claims.get(name)
-            if claim is not None:
-                self._ask_change(replace(claim, detached=True))
+            before = self._known(name)
+            try:
+                self._ask_change(replace(before, detached=True))
+            except BaseException:
+                self._claims[name] = before
+                raise
+
+    def join(self, name: str, container_id: str, deadline: float, disk_limit: int | None, speaks: bool = False) -> bool:
+        """Answer for a sandbox of another process too, for its deadline and its disk cap; return once that is certain.
+
+        Its owner's reaper can't know what is started from here. The end of this process is not the sandbox's end.
+
+        :param deadline: seconds since the epoch. :param disk_limit: bytes; ``None`` = somebody else enforces the cap.
+        :param speaks: as for `disk`.
+        :return: false if this process answers for it already.
+        :raises ReaperUnavailable: not certain.
+        """
+        with self._lock:
+            self._forget_the_past()
+            if name in self._claims:
+                return False
+            at = boot_clock() + max(deadline - time.time(), 0.0)
+            claim = Claim(name, at, container_id, disk_limit=disk_limit, speaks=speaks, detached=True)
+            self._claims[name] = claim
+            try:
+                self._ask({"do": "expect", "claim": claim_to_wire(claim)})
+            except BaseException:
+                del self._claims[name]
+                raise
+            return True
 
     def forget(self, name: str) -> None:
         """Tell that the sandbox and its networks were seen gone; never raises and never starts a reaper."""

@@ -13,7 +13,7 @@ agent's own), number of arguments, arguments, then ``NAME=value`` each. EOF ends
 allows that much more output. KILL ends a command's tree. READ, WRITE (``mode u32 (all ones = default), modified f64 (NaN
 = now), path``), LIST, STAT, MKDIR, REMOVE (``flag u8 (1 = parents, recursive), path``), READLINK, LINK (``target, NUL,
 path``), SET (``mode u32, modified f64, path``) are file operations; READ and LIST start with ``window u32``. ABORT gives
-one up. DETACH: from now on only the lifetime ends the agent.
+one up. DETACH: from now on only the lifetime ends the agent, and a further one the end of its last command.
 
 Agent → host. BOOT, first and once: names and values, joined by NUL. STARTED ``pid u32`` (0: it could not be executed),
 or FAILED ``stage u8 (1 cwd, 2 user, 3 no process can be had, 4 supervisor lost), errno u32``. OUT and ERR: output, within

@@ -31,6 +31,7 @@ from .wire import (
     U32,
     WRITE,
     drain,
+    leave,
 )
 
 TYPE_CHECKING = False
@@ -89,6 +90,8 @@ class Agent(Keeper):
             if self.ready and not self.congested:
                 self.step_jobs()
                 self.flush()
+            if not (self.host_there or self.commands or self.pid == 1):
+                leave(STATUS_OWNER_GONE)  # a further agent that was let go of has seen its commands to their end
 
     def on_frame(self, kind: int, channel: int, payload: bytes) -> None:
         """Carry out a request."""
