@@ -94,6 +94,7 @@ async def test_nothing_is_started_by_provision(backend: DockerBackend, engine: S
 
 
 async def test_a_warning_about_a_cap_is_a_refusal(backend: DockerBackend, engine: ScriptedEngine) -> None:
+    """RES-03."""
     text = "Your kernel does not support swap limit capabilities. Memory limited without swap."
     engine.answer("POST", "/containers/create", 201, {"Id": CONTAINER, "Warnings": [text]})
     with pytest.raises(PolicyNotEnforced, match="swap limit"):
@@ -109,6 +110,7 @@ async def test_a_warning_about_something_else_is_none(backend: DockerBackend, en
 async def test_an_engine_without_caps_is_refused_before_anything_is_made(
     backend: DockerBackend, engine: ScriptedEngine
 ) -> None:
+    """CFG-02."""
     engine.answer("GET", "/info", 200, {**INFO, "MemoryLimit": False, "PidsLimit": False})
     spec = spec_of()
     with pytest.raises(CapabilityNotSupported, match="memory, pids"):
@@ -117,6 +119,7 @@ async def test_an_engine_without_caps_is_refused_before_anything_is_made(
 
 
 async def test_an_info_that_does_not_mention_caps_is_refused(backend: DockerBackend, engine: ScriptedEngine) -> None:
+    """CFG-02, VER-01."""
     engine.answer("GET", "/info", 200, {"OSType": "linux"})
     with pytest.raises(CapabilityNotSupported):
         await plan_probed(PortCalls(backend, Redactor(())), spec_of())
@@ -142,6 +145,7 @@ async def test_an_engine_describes_itself_once_a_minute_and_images_are_looked_at
 async def test_a_cancelled_provision_condemns_what_may_still_be_made(
     backend: DockerBackend, engine: ScriptedEngine, reaper: RecordingReaper
 ) -> None:
+    """CAN-01."""
     engine.stall("POST", "/containers/create")
     plan = plan_of(backend)
     with anyio.move_on_after(0.3) as scope:
@@ -216,12 +220,14 @@ async def destroyed(backend: DockerBackend) -> None:
 async def test_a_container_that_is_gone_or_going_is_destroyed(
     backend: DockerBackend, engine: ScriptedEngine, reaper: RecordingReaper, status: int, message: str | None
 ) -> None:
+    """KIL-01."""
     engine.answer("DELETE", "/containers/", status, message and {"message": message})
     await destroyed(backend)
     assert reaper.told[-1][0] == "forget"
 
 
 async def test_five_concurrent_kills_all_succeed(backend: DockerBackend, engine: ScriptedEngine) -> None:
+    """KIL-01."""
     first = threading.Lock()
 
     def once(_: Asked) -> tuple[int, Any]:
@@ -240,6 +246,7 @@ async def test_five_concurrent_kills_all_succeed(backend: DockerBackend, engine:
 async def test_a_conflict_of_another_kind_is_not_gone(
     backend: DockerBackend, engine: ScriptedEngine, reaper: RecordingReaper, message: str
 ) -> None:
+    """KIL-01, GON-02."""
     engine.answer("DELETE", "/containers/", 409, {"message": message})
     with pytest.raises(SandboxError) as caught, PortCalls(backend, Redactor(())).mapped():
         await destroyed(backend)
@@ -308,6 +315,7 @@ async def test_what_is_not_ours_is_never_removed(backend: DockerBackend, engine:
 
 
 async def test_the_beginning_of_an_id_is_not_the_id(backend: DockerBackend, engine: ScriptedEngine) -> None:
+    """TEN-02."""
     engine.answer("GET", "/containers/cccc/json", 200, inspected("sbx-1"))
     assert await backend.observe("cccc") is None
     with pytest.raises(ConfigurationError):
@@ -348,6 +356,7 @@ async def test_a_container_that_ended_is_not_there(backend: DockerBackend, engin
 async def test_what_the_engine_did_not_apply_shows(
     backend: DockerBackend, engine: ScriptedEngine, policy: str, host: dict[str, Any]
 ) -> None:
+    """VER-01, NET-10."""
     plan = plan_of(backend)
     engine.answer("GET", "/json", 200, inspected(plan.create_id))
     asked = {item.policy: item.requested for item in plan.enforcements()} | {"labels": {"tenant_id": "a"}}
@@ -361,6 +370,7 @@ async def test_what_the_engine_did_not_apply_shows(
 
 
 async def test_filters_of_a_list_are_exact(backend: DockerBackend, engine: ScriptedEngine) -> None:
+    """TEN-02."""
     tenants = ["a", "ab", "a,b", "a=b", "*"]
 
     def summary(number: int, tenant: str) -> dict[str, Any]:
@@ -469,6 +479,7 @@ async def test_a_pull_can_be_cancelled(backend: DockerBackend, engine: ScriptedE
 
 
 async def test_a_hostile_image_name_stays_a_value(backend: DockerBackend, engine: ScriptedEngine) -> None:
+    """EXE-04."""
     template = "python:3.11; touch /tmp/hostpwn"
     engine.answer("GET", "/images/", 400, {"message": "invalid reference format"})
     with pytest.raises(ConfigurationError, match="invalid reference"), PortCalls(backend, Redactor(())).mapped():

@@ -98,6 +98,7 @@ async def test_a_background_child_that_holds_the_pipe_is_not_waited_for(forced_e
 
 @both_transports
 async def test_the_engine_has_every_cap(forced_exec: bool) -> None:
+    """RES-03."""
     caps = Resources(cpu=0.5, memory_mb=256, disk_mb=100, pids=64)
     spec = spec_of(PYTHON, resources=caps, secrets={"KEY": "s3cret-value"}, accept_vsock=True)
     async with running(spec, forced_exec=forced_exec) as sandbox:

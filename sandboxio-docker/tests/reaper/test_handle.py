@@ -156,6 +156,7 @@ def test_a_stopped_reaper_does_not_block_what_needs_no_answer(reaper: Reaper) ->
 
 
 def test_no_ack_means_not_armed(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """REA-01."""
     silent = tmp_path / "silent"
     silent.write_text("#!/bin/sh\nexec sleep 60\n")
     silent.chmod(0o755)

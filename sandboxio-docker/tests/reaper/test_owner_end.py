@@ -69,6 +69,7 @@ def test_an_owner_that_becomes_another_program_has_ended(owner: Owner, engine: F
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGABRT])
 def test_every_signal_that_ends_the_owner(owner: Owner, engine: FakeEngine, number: signal.Signals) -> None:
+    """REA-04."""
     arm(owner, engine, "sbx-1")
     owner.send(number)
     engine.wait(lambda: not engine.containers)
@@ -168,6 +169,7 @@ def test_no_zombie_and_no_child_for_the_owner_to_wait_for(owner: Owner, engine: 
 
 
 def test_twenty_first_calls_at_once_start_one_reaper(owner: Owner, engine: FakeEngine) -> None:
+    """REA-02."""
     owner.call("expect_many", "sbx-", 20, time.time() + DAY)
     assert owner.call("started") == [owner.reaper]
     for number in range(20):

@@ -95,6 +95,7 @@ def arm(owner: Owner, sandboxes: Sandboxes, number: int, lifetime: float = DAY, 
 
 
 def test_a_killed_owner_of_twenty_leaves_none_in_ten_seconds(owner: Owner, sandboxes: Sandboxes) -> None:
+    """REA-01, REA-04."""
     for number in range(20):
         arm(owner, sandboxes, number)
     assert len(sandboxes.left()) == 20

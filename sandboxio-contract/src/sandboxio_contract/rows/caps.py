@@ -73,7 +73,7 @@ async def a_cap_is_raised_never_unset(target: Target) -> Finding:
 
 @row("CAP-04", world=True)
 async def the_process_ceiling_holds(target: Target) -> Finding:
-    """A fork bomb is bounded on the host; what runs goes on; a new command is refused at once until the bomb is gone."""
+    """A fork bomb is bounded on the host; what runs goes on; a new command is refused at once until the bomb is gone (RES-04)."""
     async with target.sandbox(resources=Resources(pids=PIDS)) as sb:
         item = next(one for one in sb.policy if one.policy == "pids")
         if isinstance(item, Absent):

@@ -19,7 +19,7 @@ EVERY_BYTE = bytes(range(256))
 
 @row("RUN-01")
 async def argv_goes_through_no_shell(target: Target) -> Finding:
-    """Arguments arrive one by one, unchanged; a string goes through sh; codes and signals are exact."""
+    """Arguments arrive one by one, unchanged; a string goes through sh; codes and signals are exact (EXE-01, ENC-03)."""
     async with target.sandbox() as sb:
         await _arguments(sb)
         codes = 0
@@ -43,7 +43,7 @@ async def argv_goes_through_no_shell(target: Target) -> Finding:
 
 @row("RUN-02", within=120)
 async def output_is_exact(target: Target) -> Finding:
-    """Stdout and stderr are apart, every byte is intact, and 100 MB arrive without loss where they are streamed."""
+    """Stdout and stderr are apart, every byte is intact, and 100 MB arrive without loss where they are streamed (ENC-01, ENC-08, OUT-05)."""
     async with target.sandbox() as sb:
         await need_shell(sb)
         both = await sb.run(["sh", "-c", "echo out; echo err >&2"])
@@ -67,7 +67,7 @@ async def output_is_exact(target: Target) -> Finding:
 
 @row("RUN-03")
 async def input_directory_and_variables(target: Target) -> Finding:
-    """stdin, working directory and variables arrive as they were given; what can't be carried is refused."""
+    """stdin, working directory and variables arrive as they were given; what can't be carried is refused (STD-02, STD-03, ENV-02)."""
     odd = {
         "LINES2": "a\nb",
         "EQUALS": "a=b=c",
@@ -101,7 +101,7 @@ async def input_directory_and_variables(target: Target) -> Finding:
 
 @row("RUN-04")
 async def what_cannot_run_says_so(target: Target) -> Finding:
-    """127 and 126 with the text in stderr and an empty stdout; a missing directory or interpreter is named."""
+    """127 and 126 with the text in stderr and an empty stdout; a missing directory or interpreter is named (EXE-02, EXE-06, EXE-07)."""
     async with target.sandbox() as sb:
         cases: dict[str, tuple[Any, int]] = {
             "missing": (["nope-cmd"], 127),

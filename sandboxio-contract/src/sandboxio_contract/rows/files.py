@@ -39,7 +39,7 @@ NAMES = (
 
 @row("FIL-01", within=90)
 async def files_are_exact(target: Target) -> Finding:
-    """Contents byte for byte, hostile names, links, and the right error for each wrong path."""
+    """Contents byte for byte, hostile names, links, and the right error for each wrong path (FS-01, FS-03, FS-05, FS-14, ENC-06)."""
     async with target.sandbox() as sb:
         try:
             await sb.files.write("first", b"")

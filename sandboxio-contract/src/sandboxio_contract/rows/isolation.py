@@ -116,7 +116,7 @@ async def requiring_unknown_is_refused(target: Target) -> Finding:
 
 @row("ISO-06", backend="docker", world=True)
 async def docker_is_hardened(target: Target) -> Finding:
-    """Capabilities, privileges, caps, mounts and namespaces as the engine holds them, and as a command sees them.
+    """Capabilities, privileges, caps, mounts and namespaces as the engine holds them, and as a command sees them (NET-06).
 
     In an image without ``cat`` the host's kernel is asked about the sandbox's first process.
     """

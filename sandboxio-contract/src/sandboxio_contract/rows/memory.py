@@ -26,7 +26,7 @@ def touching(size_mb: int) -> str:
 
 @row("CAP-03", within=120, world=True)
 async def memory_and_swap_are_bounded_together(target: Target) -> Finding:
-    """With swap present, more than the cap can't be touched; the control may swap and does."""
+    """With swap present, more than the cap can't be touched; the control may swap and does (RES-03)."""
     with target.ground.swap() as swap:
         script = touching(CAP_MB + BEYOND_MB - 16)
         control = await target.look(target.ground.swapping_control, CAP_MB, script)

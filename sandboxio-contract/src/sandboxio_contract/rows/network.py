@@ -24,7 +24,7 @@ _TOPICS = ("vsock", "dns", "gateway", "metadata", "unix", "icmp", "host", "neigh
 
 @row("NET-02", within=120, world=True)
 async def deny_denies(target: Target) -> Finding:
-    """Nothing of the canaries, the host or a neighbour is reached from a sandbox that was made by default."""
+    """Nothing of the canaries, the host or a neighbour is reached from a sandbox that was made by default (NET-01, NET-02, NET-06)."""
     network = await target.look(target.ground.network)
     neighbour = await target.look(network.neighbour)
     async with target.sandbox() as sb:

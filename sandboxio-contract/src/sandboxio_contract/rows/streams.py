@@ -52,7 +52,7 @@ async def chunks_come_while_it_runs(target: Target) -> Finding:
 
 @row("STR-02", within=120, world=True)
 async def a_slow_consumer_delays_nobody(target: Target) -> Finding:
-    """While a consumer sleeps on 200 MB, other calls and a kill are quick and this process does not grow."""
+    """While a consumer sleeps on 200 MB, other calls and a kill are quick and this process does not grow (OUT-04)."""
     async with target.sandbox() as sb:
         await sb.run(["true"])
         alone = [await _timed(sb.run(["true"])) for _ in range(15)]

@@ -27,7 +27,7 @@ PLACES: tuple[Place, ...] = ("before send", "after commit")
 
 @row("TRD-05", within=300)
 async def an_interrupted_creation_leaves_nothing(target: Target) -> Finding:
-    """`create()` is interrupted at every suspension in every way, and at random moments; nothing is left."""
+    """`create()` is interrupted at every suspension in every way, and at random moments; nothing is left (CAN-01)."""
     await target.need_sandbox()
     parts = [await _sweep_creation(target, way) for way in ways()]
     parts.append(await _random_moments(target))

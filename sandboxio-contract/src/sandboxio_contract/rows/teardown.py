@@ -72,7 +72,7 @@ async def an_overdue_teardown_says_so(target: Target) -> Finding:
 
 @row("TRD-04")
 async def kill_is_idempotent(target: Target) -> Finding:
-    """Killing twice, five times at once, and after the provider lost the sandbox raises and warns nothing."""
+    """Killing twice, five times at once, and after the provider lost the sandbox raises and warns nothing (KIL-01)."""
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         async with target.sandbox() as sb:

@@ -42,7 +42,7 @@ async def metadata_reaches_the_providers_labels(target: Target) -> Finding:
 
 @row("TEN-02", world=True)
 async def two_sandboxes_share_nothing(target: Target) -> Finding:
-    """A file, a variable, a secret and a process of one are not in the other, nor in one that is made afterwards."""
+    """A file, a variable, a secret and a process of one are not in the other, nor in one that is made afterwards (TEN-01)."""
     word = f"canary{secrets.token_hex(8)}"
     script = 'for f in /tmp/x /work/x x /dev/shm/x; do echo "$WORD" > $f 2>/dev/null; done; sleep 100 & echo done'
     async with target.sandbox(env={"WORD": word}, secrets={"SECRET": f"s{word}"}) as one, target.sandbox() as two:
@@ -78,7 +78,7 @@ async def nothing_is_pooled(target: Target) -> Finding:
 
 @row("TEN-01")
 async def only_full_ids_are_killed(target: Target) -> Finding:
-    """`kill_managed` takes full ids only, and ends what it names."""
+    """`kill_managed` takes full ids only, and ends what it names (TEN-02)."""
     async with target.sandbox() as sb:
         for wrong in ("", sb.id[:12]):
             await raises(ConfigurationError, sandboxio.kill_managed(target.dsn, wrong), f"kill_managed({wrong!r})")

@@ -68,7 +68,7 @@ async def unbounded_is_refused(target: Target) -> Finding:
 
 @row("TMO-03")
 async def a_deadline_raises(target: Target) -> Finding:
-    """The deadline raises its own error in time, with what was printed; it never returns a result and never hangs."""
+    """The deadline raises its own error in time, with what was printed; it never returns a result and never hangs (OUT-07)."""
     async with target.sandbox() as sb:
         await need_shell(sb)
         python = await has_python(sb)
@@ -91,7 +91,7 @@ async def a_deadline_raises(target: Target) -> Finding:
 
 @row("TMO-03", within=90)
 async def a_creation_that_hangs_raises(target: Target) -> Finding:
-    """`CreateTimeout` comes in time while the provider withholds its answer, and what it makes late goes."""
+    """`CreateTimeout` comes in time while the provider withholds its answer, and what it makes late goes (TMO-12)."""
     await target.need_sandbox()
     mark = {"row": f"hang-{target.token}"}
     with target.ground.spied() as spied:
@@ -114,7 +114,7 @@ async def a_creation_that_hangs_raises(target: Target) -> Finding:
 
 @row("TMO-04")
 async def a_timed_out_tree_is_gone(target: Target) -> Finding:
-    """Children that `setsid`, double-fork, ignore TERM or clear their environment die; another command goes on."""
+    """Children that `setsid`, double-fork, ignore TERM or clear their environment die; another command goes on (TMO-01, TMO-02)."""
     outcome: list[object] = []
     async with target.sandbox() as sb:
         await need_shell(sb)
@@ -131,7 +131,7 @@ async def a_timed_out_tree_is_gone(target: Target) -> Finding:
 
 @row("TMO-07")
 async def a_background_child_is_not_waited_for(target: Target) -> Finding:
-    """A child that keeps stdout open does not hold the call, and goes on living and writing afterwards."""
+    """A child that keeps stdout open does not hold the call, and goes on living and writing afterwards (OUT-01)."""
     script = "( i=0; while :; do i=$((i+1)); echo $i; echo $i > alive; sleep 0.1; done ) & echo started"
     async with target.sandbox() as sb:
         await need_shell(sb)
