@@ -52,7 +52,7 @@ LIARS: tuple[Liar, ...] = (
     Liar("liar-twice", "killing what is gone is an error", "stub", {"TRD-04"}),
     Liar("liar-stops", "output that is too long ends the command", "stub", {"CAP-08"}),
     Liar("liar-wraps", "a cancellation becomes an error", "stub", {"TRD-08"}),
-    Liar("liar-hoards", "all output is collected before any is returned", "stub", {"FIL-02"}),
+    Liar("liar-hoards", "all output is collected before any is returned", "stub", {"FIL-02", "CAP-08"}),
     Liar("liar-unsaid", "caps of a template are said to be the sandbox's", "promises", {"CAP-06"}),
     Liar("liar-anonymous", "a missing credential is not named", "promises", {"SEC-05"}),
     Liar("liar-nameless", "an unknown isolation passes for a container's", "promises", {"ISO-03"}),

@@ -22,6 +22,7 @@ from sandboxio import (
 from sandboxio_contract.rows import row
 from sandboxio_contract.rows.inside import ends_one_tree, has_python, need_shell, output_of, raises
 from sandboxio_contract.rows.refusing import recorded
+from sandboxio_contract.rows.transfers import constant_memory
 from sandboxio_contract.target import Target
 from sandboxio_contract.verdict import Finding, Inconclusive, Part, Violated, proven, require, summed, violated
 
@@ -29,6 +30,7 @@ FIELDS = {"cpu": "cpu", "memory_mb": "memory", "disk_mb": "disk", "pids": "pids"
 PIDS = 64
 MEBI = 2**20
 MAX_OUTPUT = 8 * MEBI
+MUCH = 200 * MEBI
 
 _FORKS = """
 import os, sys, time
@@ -114,6 +116,24 @@ async def output_is_bounded(target: Target) -> Finding:
             call = sb.run(["true"], max_output=value)  # type: ignore[arg-type]
             await raises(ConfigurationError, call, f"max_output={value!r}")
     return proven("20 MiB were cut to the first 8 MiB, marked, with exit code 7")
+
+
+@row("CAP-08", within=120, world=True)
+async def endless_output_does_not_fill_this_process(target: Target) -> Finding:
+    """What is dropped takes no memory here, and a timeout of endless output carries the first bytes (OUT-03)."""
+    async with target.sandbox() as sb:
+        await need_shell(sb)
+        await sb.run(["head", "-c", str(MUCH), "/dev/zero"], timeout=60)  # whatever is loaded or grown once
+        async with constant_memory(4 * MAX_OUTPUT // MEBI) as grown:
+            result = await sb.run(["head", "-c", str(MUCH), "/dev/zero"], timeout=60)
+            require(result.ok and result.stdout_truncated, f"200 MiB of output gave {result!r}")
+            require(len(result.stdout_bytes) == MAX_OUTPUT, f"{len(result.stdout_bytes)} bytes kept of {MAX_OUTPUT}")
+            del result
+            endless = sb.run(["sh", "-c", "while :; do head -c 1048576 /dev/zero; done"], timeout=4)
+            error = await raises(ExecutionTimeout, endless, "endless output")
+            kept = len(error.stdout_bytes)
+            require(0 < kept <= MAX_OUTPUT, f"the timeout of endless output carries {kept} bytes")
+    return proven(f"200 MiB and endless output: this process grew by {grown() / MEBI:.0f} MiB")
 
 
 def _values() -> Part:
