@@ -91,8 +91,8 @@ class DockerConfig(BackendConfig):
             return None
         try:
             pool = ipaddress.IPv4Network(value)
-        except ValueError as error:
-            raise ValueError(f"an IPv4 CIDR is wanted, such as 10.200.0.0/16: {error}") from None
+        except ValueError:  # whose text holds the value, which in a DSN may be a secret in the wrong place
+            raise ValueError("an IPv4 CIDR without host bits is wanted, such as 10.200.0.0/16") from None
         if pool.prefixlen > SUBNET:
             raise ValueError(f"a /{pool.prefixlen} has no room for a /{SUBNET}")
         if not any(pool.subnet_of(space) for space in PRIVATE):
