@@ -196,6 +196,7 @@ async def test_all_that_can_be_given_back_does_not_open_agent_or_supervisor() ->
     seven = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", *SWITCH)
     async with contained("sandboxio-test/python", *seven) as agent:
         assert agent.session.report.memory_closed
+        assert agent.session.report.descriptors_closed
         spied = await agent.run("python3", "-c", SPY)
         assert (spied.stdout, spied.stderr) == (b"refused\n" * 20, b"")
     async with contained("sandboxio-test/python-minimal", "DAC_OVERRIDE") as agent:

@@ -48,6 +48,13 @@ def confirm(answer: Mapping[str, Any], report: BootReport, endpoint: Endpoint) -
         raise PolicyNotEnforced(
             f"under the runtime {chosen.runtime!r} these caps are not in force: {', '.join(wrong)}", hint=_UNCONFIRMED
         )
+    if not report.descriptors_closed:
+        # Seen with runsc 20221219: /proc/1/fd/1 opens although the agent is not dumpable. Each command could then forge
+        # the output, the exit code and the end of any other.
+        raise PolicyNotEnforced(
+            f"under the runtime {chosen.runtime!r} a command can open the agent's descriptors, and so speak in its name",
+            hint="use a release of gVisor that checks who opens /proc/PID/fd, or leave runtime= out",
+        )
 
 
 def _not_in_force(answer: Mapping[str, Any]) -> list[str]:

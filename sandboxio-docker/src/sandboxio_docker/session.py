@@ -179,8 +179,9 @@ def check_inside(report: BootReport, chosen: Hardening, *, denied: bool, vsock_a
     :raises AgentUnfit: commands could read or change the agent.
     :raises PolicyNotEnforced: a policy does not hold inside.
     """
-    if not report.memory_closed:
-        raise AgentUnfit("the agent's memory can't be closed to the commands it starts")
+    # Where no other transport would do, `gvisor.confirm` refuses.
+    if not report.memory_closed or not (report.descriptors_closed or chosen.is_foreign):
+        raise AgentUnfit("the agent's memory and descriptors can't be closed to the commands it starts")
     _check_hardening(report, chosen)
     if not denied:
         return

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from sandboxio.agent.report import BootReport
+from sandboxio.agent.session import AgentUnfit
 from sandboxio.errors import ConfigurationError, PolicyNotEnforced
 from sandboxio_docker import gvisor
 from sandboxio_docker.config import DockerConfig
@@ -36,6 +37,7 @@ REPORT = BootReport(
     subreaper=True,
     dumpable="prctl",
     memory_closed=True,
+    descriptors_closed=True,
     seccomp="on",
     vsock="refused",
     io_uring="refused",
@@ -148,6 +150,18 @@ def test_a_process_that_is_not_there_convicts(host: Host) -> None:
     (host.root / "proc" / str(PID) / "cgroup").unlink()
     with pytest.raises(PolicyNotEnforced, match="memory"):
         confirm(running(), REPORT, LOCAL)
+
+
+def test_a_release_that_lets_commands_speak_in_the_agents_name_is_refused(host: Host) -> None:
+    with pytest.raises(PolicyNotEnforced, match="descriptors"):
+        confirm(running(), replace(REPORT, descriptors_closed=False), LOCAL)
+
+
+@pytest.mark.parametrize("hole", ["memory_closed", "descriptors_closed"])
+def test_an_agent_that_is_open_to_commands_is_unfit(hole: str) -> None:
+    seen: dict[str, Any] = {hole: False}
+    with pytest.raises(AgentUnfit):
+        check_report(replace(REPORT, **seen), make_plan(spec_of(), probed()))
 
 
 def test_elsewhere_than_on_the_engines_machine_it_is_refused() -> None:

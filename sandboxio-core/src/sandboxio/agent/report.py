@@ -30,6 +30,7 @@ class BootReport:
     :param subreaper: whether each command has its own subreaper, so that exactly one tree can be killed.
     :param dumpable: how the agent's memory was closed to others of its user: ``"prctl"``, ``"memfd"`` or ``"open"``.
     :param memory_closed: whether a child of the same user was refused the agent's memory (the proof of `dumpable`).
+    :param descriptors_closed: the same of its descriptors: over its stdout a command could speak in its name.
     :param seccomp: ``"on"``, or why the agent's own filter is not installed.
     :param vsock: whether ``socket(AF_VSOCK)`` is refused to commands.
     :param io_uring: whether ``io_uring_setup`` is refused to commands.
@@ -60,6 +61,7 @@ class BootReport:
     subreaper: bool
     dumpable: str
     memory_closed: bool
+    descriptors_closed: bool
     seccomp: str
     vsock: Probe
     io_uring: Probe
@@ -126,6 +128,7 @@ def _report(fields: Mapping[str, str]) -> BootReport:
         subreaper=flag("has_ctypes"),
         dumpable=fields["dumpable"],
         memory_closed=number("memory") in (errno.EACCES, errno.EPERM),
+        descriptors_closed=number("descriptors") in (errno.EACCES, errno.EPERM),
         seccomp=fields["seccomp"],
         vsock=_probe("vsock", number("vsock"), notes),
         io_uring=_probe("io_uring", number("io_uring"), notes),

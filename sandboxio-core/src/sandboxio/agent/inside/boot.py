@@ -91,7 +91,7 @@ def probe(native: Native | None) -> dict[str, int]:
 
     Its attempt at this process's memory is one more user's process of the same user, as any command would be.
     """
-    names = ("oom", "memory", "vsock", "io_uring", "x32", "foreign")
+    names = ("oom", "memory", "descriptors", "vsock", "io_uring", "x32", "foreign")
     result, result_in = os.pipe()
     agent = os.getpid()
     pid = os.fork()
@@ -112,6 +112,7 @@ def attempts(native: Native | None, agent: int) -> Iterator[int]:
     """Make one attempt after the other; the last may be fatal."""
     yield outcome_of(lambda: raise_oom_score("self"))
     yield outcome_of(lambda: os.close(os.open("/proc/%d/mem" % agent, os.O_RDONLY)))
+    yield outcome_of(lambda: os.close(os.open("/proc/%d/fd/1" % agent, os.O_WRONLY | os.O_NONBLOCK)))
     if native is None:
         try:
             from _socket import socket
