@@ -24,7 +24,7 @@ LIFETIME = 590.0
 
 
 @row("FIL-02", within=600, world=True)
-async def a_gibibyte_goes_both_ways_inconstant_memory(target: Target) -> Finding:
+async def a_gibibyte_goes_both_ways_in_constant_memory(target: Target) -> Finding:
     """FS-11: what comes back is what was sent, and this process's memory did not grow with it."""
     try:
         creation = target.create(timeout=LIFETIME, resources=Resources(disk_mb=3 * SIZE_MB))
