@@ -12,7 +12,7 @@ import anyio
 from sandboxio.agent.bootstrap import agent_argv
 from sandboxio.agent.session import AgentSession, AgentUnfit
 from sandboxio.errors import ConnectError, PolicyNotEnforced, SandboxError, SandboxGone
-from sandboxio.port import Observation, Session
+from sandboxio.port import Command, Killed, Observation, ProcessDriver, Session
 
 from sandboxio_docker import labels
 from sandboxio_docker.attach import AgentStream, start_exec
@@ -28,7 +28,7 @@ from sandboxio_docker.opening import confirm_runtime, wanted
 from sandboxio_docker.planning import DEFAULT_CWD, default_cwd
 from sandboxio_docker.provision import OVERDUE
 from sandboxio_docker.reaper import Reaper
-from sandboxio_docker.session import DockerSession, boot, check_inside
+from sandboxio_docker.session import DockerSession, Driver, boot, check_inside
 from sandboxio_docker.wire import close_all
 
 SETTLE = 1.5
@@ -158,6 +158,15 @@ class JoinedSession(DockerSession):
         self._lives = lives
         self._lost = False
 
+    async def start(self, command: Command) -> ProcessDriver:
+        """Start a command."""
+        self._ending.busy()
+        return _JoinedDriver(await self.explained(self.agent.start(command)), self)
+
+    def info(self) -> Mapping[str, object]:
+        """Return what the agent says of itself; a kill ends the sandbox."""
+        return {**super().info(), "kill": "sandbox"}
+
     async def detach(self) -> None:
         """Let what runs live on without this connection; the sandbox is its owner's, or nobody's."""
         await self.explained(self.agent.detach())
@@ -171,6 +180,14 @@ class JoinedSession(DockerSession):
             "the connection's agent in the sandbox ended, the sandbox lives: code in it may have killed that agent",
             hint="connect() again, or kill the sandbox",
         )
+
+
+class _JoinedDriver(Driver):
+    """A command of a second agent."""
+
+    async def kill(self) -> Killed:
+        """Have the sandbox ended in its place: what could say that a tree is gone may be what code put in its place."""
+        return "sandbox"
 
 
 def _no_agent(unfit: AgentUnfit) -> ConnectError:

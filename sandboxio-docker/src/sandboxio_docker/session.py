@@ -41,7 +41,7 @@ class DockerSession:
     async def start(self, command: Command) -> ProcessDriver:
         """Start a command."""
         self._ending.busy()
-        return _Driver(await self.explained(self.agent.start(command)), self)
+        return Driver(await self.explained(self.agent.start(command)), self)
 
     async def detach(self) -> None:
         """Have first the agent, then the reaper let the sandbox outlive this process."""
@@ -118,7 +118,7 @@ def _as_root(report: BootReport) -> str:
     return "" if report.uid == 0 else 'user="root", '
 
 
-class _Driver:
+class Driver:
     """A command whose sandbox's end is explained."""
 
     def __init__(self, driver: ProcessDriver, session: DockerSession) -> None:
@@ -126,18 +126,23 @@ class _Driver:
         self._session = session
 
     async def receive(self) -> Chunk | None:
+        """Return the next piece of output."""
         return await self._session.explained(self._driver.receive())
 
     async def send(self, data: bytes) -> None:
+        """Write to stdin."""
         await self._session.explained(self._driver.send(data))
 
     async def close_stdin(self) -> None:
+        """End stdin."""
         await self._session.explained(self._driver.close_stdin())
 
     async def wait(self) -> Exit:
+        """Wait for the end."""
         return await self._session.explained(self._driver.wait())
 
     async def kill(self) -> Killed:
+        """End the command."""
         return await self._session.explained(self._driver.kill())
 
 
