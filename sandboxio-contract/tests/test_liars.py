@@ -13,7 +13,20 @@ SAMPLE = {"NET-06", "NET-14", "ISO-04", "TMO-01", "RUN-04"}
 """Quick rows that every liar meets besides its own, so that a conviction of the wrong kind shows."""
 STUB_ROWS = {
     *("NET-01", "NET-05", "NET-06", "TMO-01", "TMO-02", "TMO-03", "TMO-05", "CAP-02", "ISO-01", "ISO-04", "RUN-01"),
-    *("RUN-04", "TRD-01", "TRD-02", "TRD-03", "TRD-04", "TRD-05", "TRD-08", "LOOP-01", "TRD-07", "CAP-08", "TEN-01"),
+    *(
+        "RUN-04",
+        "CON-01",
+        "TRD-01",
+        "TRD-02",
+        "TRD-03",
+        "TRD-04",
+        "TRD-05",
+        "TRD-08",
+        "LOOP-01",
+        "TRD-07",
+        "CAP-08",
+        "TEN-01",
+    ),
     *("TEN-04", "NET-11", "SEC-02", "ISO-02", "ISO-03", "ISO-05", "PLAN-01", "CAPA-01", "ERR-01", "FIL-03"),
 }
 """What can be judged on the stub, which isolates nothing and has no network."""

@@ -90,7 +90,6 @@ NOT_BUILT: Set[str] = frozenset(
         "SEC-01",
         "SEC-03",
         "TEN-03",
-        "CON-01",
         "OBS-01",
         "SYN-01",
     }

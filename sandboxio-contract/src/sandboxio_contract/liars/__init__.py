@@ -49,6 +49,7 @@ LIARS: tuple[Liar, ...] = (
     Liar("liar-chatty", "planning already asks the provider", "stub", {"ISO-01"}),
     Liar("liar-orphans", "a creation that was given up is forgotten", "stub", {"TRD-05"}),
     Liar("liar-immortal", "only the client looks at the lifetime", "stub", {"TMO-05"}),
+    Liar("liar-extends", "connecting to a sandbox extends its lifetime", "stub", {"CON-01"}),
     Liar("liar-twice", "killing what is gone is an error", "stub", {"TRD-04"}),
     Liar("liar-stops", "output that is too long ends the command", "stub", {"CAP-08"}),
     Liar("liar-wraps", "a cancellation becomes an error", "stub", {"TRD-08"}),

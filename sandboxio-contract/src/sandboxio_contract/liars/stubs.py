@@ -181,6 +181,13 @@ class _Hoards(StubBackend):
         return _HoardsSession(self.world, record)
 
 
+class _Extends(StubBackend):
+    async def open(self, sandbox_id: str, plan: Plan | None = None) -> StubSession:
+        if plan is None:
+            self.world.records[sandbox_id].expires_at += 600
+        return await super().open(sandbox_id, plan)
+
+
 stub = Adapter("stub", StubBackend)
 liar_stops = Adapter("liar-stops", _Stops)
 liar_wraps = Adapter("liar-wraps", _Wraps)
@@ -193,3 +200,4 @@ liar_chatty = Adapter("liar-chatty", _Chatty)
 liar_orphans = Adapter("liar-orphans", _Orphans)
 liar_immortal = Adapter("liar-immortal", _Immortal)
 liar_twice = Adapter("liar-twice", _Twice)
+liar_extends = Adapter("liar-extends", _Extends)

@@ -30,6 +30,7 @@ MODULES = (
     "memory",
     "disk",
     "teardown",
+    "connect",
     "sweep",
     "owner",
     "hostile",
