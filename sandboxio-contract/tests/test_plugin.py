@@ -53,7 +53,8 @@ def test_one_short_file_judges_an_adapter(pytester: pytest.Pytester, run: Run) -
     assert done.ret == 0
     data = json.loads((pytester.path / "conformance.json").read_text())
     assert data["requirements"]["TRD-01"]["verdict"] == "proven"
-    assert [row["loop"] for row in data["requirements"]["TRD-01"]["rows"]] == ["asyncio", "trio"]
+    loops = [row["loop"] for row in data["requirements"]["TRD-01"]["rows"]]
+    assert sorted(loops) == ["asyncio"] * 2 + ["trio"] * 2
     assert data["versions"]["pytest"] == pytest.__version__
 
 

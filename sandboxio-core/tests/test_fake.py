@@ -270,8 +270,10 @@ def test_a_sandbox_that_a_test_leaves_alive_fails_it(pytester: pytest.Pytester) 
     pytester.makepyfile(
         """
         import anyio, sandboxio
+        async def make():
+            await sandboxio.create("fake://")
         def test_leaves(sbx_fake):
-            anyio.run(sandboxio.create("fake://")._create)
+            anyio.run(make)
         """
     )
     result = pytester.runpytest_subprocess("-W", "ignore::ResourceWarning", "-p", "no:sandboxio_contract")
