@@ -213,7 +213,7 @@ async def test_labels_come_back_byte_for_byte_and_filters_are_exact() -> None:
 @both_transports
 async def test_a_second_session_is_opened_without_the_first(forced_exec: bool) -> None:
     async with running(spec_of(PYTHON, accept_vsock=True), forced_exec=forced_exec) as sandbox:
-        further = await DockerBackend(DockerConfig()).open(sandbox.id)
+        further = await DockerBackend(DockerConfig(accept_vsock=True)).open(sandbox.id)
         again = Running(sandbox.backend, sandbox.plan, sandbox.id, further, sandbox.seen)
         assert (await again.run("sh", "-c", "pwd; echo two > /tmp/two"))[0] == b"/work\n"
         await further.aclose()
