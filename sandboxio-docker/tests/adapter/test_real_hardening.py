@@ -138,7 +138,7 @@ async def test_a_full_memory_file_system_is_not_more_memory_than_the_cap() -> No
 
 async def test_a_second_session_finds_the_same_working_directory() -> None:
     async with running(**of(USER, read_only=True)) as sandbox:
-        further = await DockerBackend(DockerConfig()).open(sandbox.id)
+        further = await DockerBackend(DockerConfig(accept_vsock=True)).open(sandbox.id)
         again = Running(sandbox.backend, sandbox.plan, sandbox.id, further, sandbox.seen)
         assert (await again.run("pwd"))[0] == b"/work\n"
         await further.aclose()
