@@ -185,6 +185,7 @@ class Plain:
         """Remove what is left of every contender that labels its containers as this one does."""
         for container in self.left():
             container.remove(v=True, force=True)
-        for network in self._client.networks.list(filters={"label": f"{LABEL}={self._tag}"}):
+        networks: Any = self._client.networks  # untyped in part
+        for network in networks.list(filters={"label": f"{LABEL}={self._tag}"}):
             network.remove()
         self._client.close()
