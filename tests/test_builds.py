@@ -10,9 +10,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 MODULES = {
-    "sandboxio-core": "sandboxio",
-    "sandboxio-docker": "sandboxio_docker",
-    "sandboxio-contract": "sandboxio_contract",
+    "sandboxio-core": {"sandboxio", "sandboxio_pytest"},
+    "sandboxio-docker": {"sandboxio_docker"},
+    "sandboxio-contract": {"sandboxio_contract"},
 }
 
 
@@ -28,8 +28,8 @@ def build(folder: Path, target: Path) -> tuple[set[str], set[str]]:
 def test_a_distribution_holds_its_typed_package_and_the_licence(tmp_path: Path, name: str) -> None:
     wheel, sdist = build(ROOT / name, tmp_path)
     code = {entry for entry in wheel if ".dist-info/" not in entry}
-    assert {entry.split("/")[0] for entry in code} == {MODULES[name]}
-    assert f"{MODULES[name]}/py.typed" in code
+    assert {entry.split("/")[0] for entry in code} == MODULES[name]
+    assert {f"{module}/py.typed" for module in MODULES[name]} <= code
     assert any(entry.endswith("licenses/LICENSE") for entry in wheel)
     assert {f"src/{entry}" for entry in code} | {"README.md", "LICENSE", "pyproject.toml"} <= sdist
 
