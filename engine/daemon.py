@@ -35,10 +35,18 @@ def start(settings: Settings) -> None:
     install_docker()
     if answers():  # where services are started on installation
         return
-    if not processes.named(settings, "dockerd"):
-        clear_leftovers(settings)
-        launch(settings)
-    wait_until_it_answers(settings)
+    if processes.named(settings, "dockerd"):
+        wait_until_it_answers(settings)
+    elif not comes_up(settings):
+        # One that was killed, or whose disk was full, can leave databases that no dockerd opens again.
+        print(
+            f"engine: dockerd ended at once:\n{tail(settings.log_file)}\nengine: starting with empty data", flush=True
+        )
+        kept = set_aside(settings)
+        if not comes_up(settings):
+            shutil.rmtree(settings.data_root)
+            kept.rename(settings.data_root)
+            raise EngineError(f"dockerd ends at once, with empty data too. Its log:\n{tail(settings.log_file)}")
     print(f"engine: dockerd runs at {settings.host}; its log is {settings.log_file}", flush=True)
 
 
@@ -50,14 +58,31 @@ def install_docker() -> None:
         install(["docker-cli"])
 
 
-def launch(settings: Settings) -> None:
+def comes_up(settings: Settings) -> bool:
+    """Start dockerd after one that may have been killed; return whether it answers, and has not ended instead."""
+    clear_leftovers(settings)
+    return wait_until_it_answers(settings, launch(settings))
+
+
+def set_aside(settings: Settings) -> Path:
+    """Keep the data of an engine that no longer starts beside the new one's, in place of what was kept before."""
+    clear_leftovers(settings)
+    kept = settings.data_root.with_name(f"{settings.data_root.name}.unusable")
+    if kept.exists():
+        shutil.rmtree(kept)
+    settings.data_root.rename(kept)
+    print(f"engine: the old data is in {kept}", flush=True)
+    return kept
+
+
+def launch(settings: Settings) -> subprocess.Popen[bytes]:
     """Start dockerd in a session of its own, so that it outlives this shell."""
     if not settings.host.startswith("unix://"):
         raise EngineError(f"DOCKER_HOST={settings.host} does not answer, and only a unix:// engine can be started here")
     for folder in (settings.data_root, settings.exec_root):
         folder.mkdir(parents=True, exist_ok=True, mode=0o711)
     with settings.log_file.open("wb") as log:
-        subprocess.Popen(
+        return subprocess.Popen(
             [
                 "dockerd",
                 f"--host={settings.host}",
@@ -73,14 +98,20 @@ def launch(settings: Settings) -> None:
         )
 
 
-def wait_until_it_answers(settings: Settings) -> None:
-    """Poll until the engine answers, and show the end of its log when it does not."""
+def wait_until_it_answers(settings: Settings, dockerd: "subprocess.Popen[bytes] | None" = None) -> bool:
+    """Poll until the engine answers; return whether it does before its process ends.
+
+    :raises EngineError: it does neither, with the end of its log.
+    """
     deadline = time.monotonic() + START_PATIENCE
     while not answers():
+        if dockerd is not None and dockerd.poll() is not None:
+            return False
         if time.monotonic() > deadline:
             said = tail(settings.log_file)
             raise EngineError(f"dockerd does not answer; `make engine-stop` ends it. Its log:\n{said}")
         time.sleep(0.2)
+    return True
 
 
 def clear_leftovers(settings: Settings) -> None:

@@ -6,7 +6,8 @@ import socket
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -161,3 +162,52 @@ def test_an_unknown_verb_prints_the_usage(arguments: list[str]) -> None:
 @pytest.mark.docker
 def test_the_images_of_the_recipes_are_on_the_engine() -> None:
     assert not images.outdated()
+
+
+@pytest.fixture
+def engine_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Have a stand-in for dockerd, a shell script that finds its data root in ``$1`` and answers by staying alive."""
+    running: list[subprocess.Popen[bytes]] = []
+
+    def script(text: str) -> None:
+        def launch(of: Settings) -> subprocess.Popen[bytes]:
+            of.data_root.mkdir(parents=True, exist_ok=True)
+            running.append(subprocess.Popen(["sh", "-c", text, "dockerd", str(of.data_root)]))
+            return running[-1]
+
+        monkeypatch.setattr(daemon, "launch", launch)
+
+    def answers() -> bool:
+        with suppress(subprocess.TimeoutExpired, IndexError):
+            running[-1].wait(0.3)
+            return False
+        return bool(running)
+
+    monkeypatch.setattr(daemon, "answers", answers)
+    monkeypatch.setattr(daemon, "install_docker", lambda: None)
+    monkeypatch.setattr(daemon, "remove_if_dead", lambda path: None)
+    yield script
+    for process in running:
+        process.kill()
+        process.wait()
+
+
+def test_data_that_no_dockerd_opens_is_set_aside(
+    settings: Settings, engine_of: Callable[[str], None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    settings.data_root.mkdir(parents=True)
+    (settings.data_root / "torn").touch()
+    engine_of('[ ! -e "$1/torn" ] && exec sleep 60')
+    daemon.start(settings)
+    assert (settings.state / "data.unusable" / "torn").exists()
+    assert not (settings.data_root / "torn").exists()
+    assert "starting with empty data" in capfd.readouterr().out
+
+
+def test_data_stays_where_dockerd_ends_with_none_too(settings: Settings, engine_of: Callable[[str], None]) -> None:
+    settings.data_root.mkdir(parents=True)
+    (settings.data_root / "image").touch()
+    engine_of("exit 1")
+    with pytest.raises(EngineError, match="with empty data too"):
+        daemon.start(settings)
+    assert (settings.data_root / "image").exists()

@@ -35,8 +35,8 @@ REAL = ("docker", "agents")
 DOCKER_IMAGE = "sandboxio-test/python"
 
 
-OF_THE_WORLD = {"the_interface_layer_is_seen_inside"}
-"""A row of one of these requirements that the stub, which is no sandbox, can't pass."""
+OF_THE_WORLD = {"the_interface_layer_is_seen_inside", "nobody_speaks_in_the_agents_name"}
+"""Rows of these requirements that the stub, which is no sandbox, can't pass: attacks are not let loose on this machine."""
 
 
 def judged(target: Target, requirements: set[str], loop: str = "asyncio") -> list[Result]:

@@ -60,6 +60,8 @@ class Target:
             sandboxio.register(name, adapter)
         self.token = secrets.token_hex(6)
         self.ground = ground if ground is not None else ground_for(dsn)
+        self.isolated: bool | None = None
+        """Whether commands were seen to run apart from this machine's processes; ``None`` before anybody looked."""
         self._usable = self._reached = False
         self._trouble: str | None = None
         self.made: set[str] = set()

@@ -4,11 +4,13 @@ A check takes a `Target` and returns a `Finding`, or raises `Violated` or `Incon
 asyncio and on trio, without pytest; `all_rows` is what the plugin and the runner go through.
 """
 
+import functools
 import importlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from sandboxio_contract.isolated import need_isolation
 from sandboxio_contract.requirements import RULES
 from sandboxio_contract.target import Target
 from sandboxio_contract.verdict import Finding
@@ -71,19 +73,36 @@ _rows: list[Row] = []
 
 
 def row(
-    requirement: str, *, within: float = 60.0, backend: str | None = None, world: bool = False
+    requirement: str,
+    *,
+    within: float = 60.0,
+    backend: str | None = None,
+    world: bool = False,
+    hostile: bool = False,
 ) -> Callable[[Check], Check]:
-    """Register an async function as a row of a requirement; the function itself stays as it is."""
+    """Register an async function as a row of a requirement; the function itself stays as it is.
+
+    :param hostile: it lets code loose that harms what it reaches: only where that is not this machine.
+    """
     if requirement not in RULES:
         message = f"there is no requirement {requirement}"
         raise ValueError(message)
 
     def register(check: Check) -> Check:
         name: str = check.__name__
-        _rows.append(Row(requirement, name, check, within, backend, world))
+        _rows.append(Row(requirement, name, _kept_away(check) if hostile else check, within, backend, world))
         return check
 
     return register
+
+
+def _kept_away(check: Check) -> Check:
+    @functools.wraps(check)
+    async def guarded(target: Target) -> Finding:
+        await need_isolation(target)
+        return await check(target)
+
+    return guarded
 
 
 def all_rows() -> tuple[Row, ...]:

@@ -32,7 +32,7 @@ RESIDUAL = "code in the sandbox"
 """Words of a lifetime's residual that names what hostile code can do to it."""
 
 
-@row("TMO-06", within=90, world=True)
+@row("TMO-06", within=90, world=True, hostile=True)
 async def the_lifetime_holds(target: Target) -> Finding:
     """A sandbox ends in time without help of its owner, also while code inside attacks what holds it.
 
@@ -62,7 +62,7 @@ def _in_time(name: str, took: float | None, residual: str | None) -> Part:
     return Part(name, "proven", f"gone {took:+.1f} s after its expiry")
 
 
-@row("TMO-06", within=60, world=True)
+@row("TMO-06", within=60, world=True, hostile=True)
 async def code_inside_reaches_nothing_that_holds_it(target: Target) -> Finding:
     """What works on a process of the attacker's own works neither on the first process nor on those beside it."""
     residuals = await _residuals(target)

@@ -21,7 +21,7 @@ BYSTANDER = "i=0; while [ $i -lt 40 ]; do i=$((i+1)); sleep 0.2; done; echo true
 ECHO = "sleep 1; echo true words; exit 5"
 
 
-@row("TMO-04", within=90)
+@row("TMO-04", within=90, hostile=True)
 async def a_command_that_resists_is_ended(target: Target) -> Finding:
     """It besieges whoever should end it, lets its children be others all the time, and its tree is gone all the same."""
     outcome: list[object] = []
@@ -60,7 +60,7 @@ async def _resists(sb: Sandbox, command: list[str], parts: int) -> None:
     require(took <= GRACE, f"leaving a stream whose command resists took {took:.1f} s")
 
 
-@row("TMO-04", within=90)
+@row("TMO-04", within=90, hostile=True)
 async def a_timeout_holds_against_resistance(target: Target) -> Finding:
     """`ExecutionTimeout` comes in time though the command besieges whoever should end it."""
     async with target.sandbox() as sb:
@@ -81,7 +81,7 @@ async def a_timeout_holds_against_resistance(target: Target) -> Finding:
     return proven(f"after {took:.1f} s; the sandbox works on")
 
 
-@row("RUN-01", within=60)
+@row("RUN-01", within=60, hostile=True)
 async def nobody_speaks_in_the_agents_name(target: Target) -> Finding:
     """Frames that a command writes wherever it can change neither its own exit code nor another command's."""
     outcome: list[object] = []

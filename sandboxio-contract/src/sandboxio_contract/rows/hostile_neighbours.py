@@ -31,7 +31,7 @@ echo $changed
 """
 
 
-@row("TEN-02", within=120, world=True)
+@row("TEN-02", within=120, world=True, hostile=True)
 async def a_greedy_neighbour_is_not_felt(target: Target) -> Finding:
     """One takes all processes, descriptors, memory and space it can get; one beside it and a new one answer as ever."""
     resources = {"resources": _resources()} if (await target.info()).resource_caps_supported else {}
@@ -57,7 +57,7 @@ async def a_greedy_neighbour_is_not_felt(target: Target) -> Finding:
     return proven(f"{'; '.join(taken)}. Beside it nothing took more than {slowest:.1f} s")
 
 
-@row("TEN-02", within=90, world=True)
+@row("TEN-02", within=90, world=True, hostile=True)
 async def tampering_stays_inside(target: Target) -> Finding:
     """One changes every program that its next start would use: others, and new ones of the same image, are as before."""
     async with target.sandbox() as other, target.sandbox() as changed:
