@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from sandboxio.errors import BackendUnavailable, CreationError
 from sandboxio_contract.liars.grounds import StubGround
+from sandboxio_contract.liars.promises import KEY
 from sandboxio_contract.liars.stub import StubBackend
 from sandboxio_contract.report import judge
 from sandboxio_contract.rows import Row, all_rows
@@ -15,6 +16,7 @@ pytest_plugins = ["pytester"]
 
 CONFTEST = """
 import sandboxio
+from sandboxio_contract.liars.promises import KEY
 from sandboxio_contract.liars.stub import StubBackend
 
 async def away(self, spec):
@@ -67,9 +69,9 @@ def test_an_image_that_cannot_be_had_convicts_nobody(monkeypatch: pytest.MonkeyP
 
 def test_an_engine_that_goes_away_meanwhile_convicts_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     target = stub()
-    assert judged(target, "RUN-01")[0].status == "proven"
+    assert {one.status for one in judged(target, "RUN-04")} == {"proven"}
     monkeypatch.setattr(StubBackend, "provision", no_engine)
-    assert {one.status for one in judged(target, "RUN-01", "TRD-01")} == {"not run"}
+    assert {one.status for one in judged(target, "RUN-04", "TRD-01")} == {"not run"}
 
 
 def test_a_violation_stays_one_where_a_sandbox_can_be_had() -> None:
@@ -103,3 +105,16 @@ def test_the_plugin_says_so_and_fails(pytester: pytest.Pytester, monkeypatch: py
     done.stdout.fnmatch_lines(["*NOT RUN*", "RUN-01   not run *no engine answers*"])
     done.stdout.fnmatch_lines(["FAILED: 2 requirements were not run, or not wholly: *no engine answers*"])
     assert done.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_a_missing_credential_is_judged_and_a_service_that_is_down_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    register = {"liar-anonymous": "sandboxio_contract.liars.promises:liar_anonymous"}
+
+    def found() -> list[str]:
+        target = Target("liar-anonymous://", StubGround("liar-anonymous"), register=register)
+        return [one.status for one in judged(target, "SEC-05")]
+
+    assert found() == ["violated"]
+    monkeypatch.setenv(KEY, "set")
+    monkeypatch.setattr(StubBackend, "probe", no_engine)
+    assert found() == ["not run"]

@@ -120,10 +120,10 @@ def test_evidence_that_convicts_is_never_cut() -> None:
 
 
 def test_what_a_fake_says_of_the_world_is_simulated_and_what_core_does_with_it_is_judged() -> None:
-    target = Target("fake://", Ground("fake"), register={"fake": "sandboxio_contract.liars.stubs:stub"})
+    target = Target("fake-stub://", Ground("fake-stub"), register={"fake-stub": "sandboxio_contract.liars.stubs:stub"})
 
     async def declared() -> BackendInfo:
-        return info("fake", simulated=True)
+        return info("fake-stub", simulated=True)
 
     target.info = declared  # type: ignore[method-assign]
     rows = {row.requirement: row for row in all_rows() if row.requirement in ("NET-02", "NET-14")}

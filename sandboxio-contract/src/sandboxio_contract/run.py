@@ -1,5 +1,6 @@
 """Run one row on one event loop and turn whatever happens into a result."""
 
+import os
 import time
 import traceback
 import warnings
@@ -58,12 +59,15 @@ def run_row(row: Row, target: Target, loop: Loop) -> Result:
 def _finding(row: Row, target: Target, loop: Loop) -> Finding:
     if row.backend not in (None, target.kind):
         return Finding("not applicable", f"the rule speaks of {row.backend}")
-    if row.world and anyio.run(target.info).simulated:
+    declared = anyio.run(target.info)
+    if row.world and declared.simulated:
         return Finding("simulated", "a fake: what it says of the world proves nothing")
+    # Without its credentials no target can be had, and some rows are about just that.
+    asked = not (row.uncredentialed and any(name not in os.environ for name in declared.credentials))
     # Rows judge warnings themselves; a runner that makes errors of them would change what the backend does.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        trouble = _trouble(target, plain_sandbox=False)
+        trouble = _trouble(target, plain_sandbox=False) if asked else None
         if trouble is not None:
             return Finding("not run", trouble)
         try:
@@ -71,7 +75,7 @@ def _finding(row: Row, target: Target, loop: Loop) -> Finding:
         except Exception as error:  # noqa: BLE001 - whatever a backend raises is a finding
             finding = _judged(error)
         # An engine that went away or an image that can't be had breaks no rule: nothing was judged.
-        trouble = _trouble(target, plain_sandbox=True) if finding.status == "violated" else None
+        trouble = _trouble(target, plain_sandbox=True) if asked and finding.status == "violated" else None
         return finding if trouble is None else Finding("not run", f"{trouble} (the row: {finding.evidence})")
 
 

@@ -59,6 +59,7 @@ class Row:
     :param within: seconds after which a check that has not ended convicts: a backend must not hang.
     :param backend: the only backend that the rule speaks of.
     :param world: whether it is about the provider's world, so that a fake can only simulate it.
+    :param uncredentialed: whether it judges a target whose credentials are missing, too.
     """
 
     requirement: str
@@ -67,6 +68,7 @@ class Row:
     within: float
     backend: str | None = None
     world: bool = False
+    uncredentialed: bool = False
 
 
 _rows: list[Row] = []
@@ -79,6 +81,7 @@ def row(
     backend: str | None = None,
     world: bool = False,
     hostile: bool = False,
+    uncredentialed: bool = False,
 ) -> Callable[[Check], Check]:
     """Register an async function as a row of a requirement; the function itself stays as it is.
 
@@ -90,7 +93,8 @@ def row(
 
     def register(check: Check) -> Check:
         name: str = check.__name__
-        _rows.append(Row(requirement, name, _kept_away(check) if hostile else check, within, backend, world))
+        checked = _kept_away(check) if hostile else check
+        _rows.append(Row(requirement, name, checked, within, backend, world, uncredentialed))
         return check
 
     return register

@@ -52,7 +52,7 @@ async def a_dsn_carries_no_credential(target: Target) -> Finding:
     return summed(parts)
 
 
-@row("SEC-05")
+@row("SEC-05", uncredentialed=True)
 async def a_missing_credential_is_named(target: Target) -> Finding:
     """Without a credential that the backend needs, the error is `AuthError` and names the variable."""
     needed = (await target.info()).credentials
