@@ -4,17 +4,30 @@
 """
 
 import os
+import signal
 
 import pytest
 
 from engine import daemon, images, registry, ssh
 from engine.settings import Settings
 
+SIGNALS = {
+    signal.SIGINT: signal.default_int_handler,
+    signal.SIGQUIT: signal.SIG_DFL,
+    signal.SIGHUP: signal.SIG_DFL,
+}
 NOT_RUN = pytest.StashKey[list[str]]()
 
 
 def pytest_configure() -> None:
-    """Let tests, and what they start, find the programs that `make engine` fetched."""
+    """Have tests, and what they start, find the programs that `make engine` fetched, and get signals as anywhere.
+
+    A shell starts what runs in its background with SIGINT and SIGQUIT ignored, nohup with SIGHUP: an interrupt that a
+    test sends would never come.
+    """
+    for number, usual in SIGNALS.items():
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
     os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), str(Settings.from_environment().tools)])
 
 
