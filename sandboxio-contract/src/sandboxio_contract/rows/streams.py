@@ -13,7 +13,7 @@ from sandboxio_contract.rows.inside import ends_one_tree, need_shell, raises
 from sandboxio_contract.target import Target
 from sandboxio_contract.verdict import Finding, Inconclusive, proven, require
 
-TICKER = "i=0; while [ $i -lt 200 ]; do i=$((i+1)); echo $i; echo $i > tick; sleep 0.05; done"
+TICKER = "i=0; while [ $i -lt 200 ]; do i=$((i+1)); echo $i > tick; echo $i; sleep 0.05; done"
 MUCH = 200_000_000
 SLEEPS = 6.0
 GROWTH = 64 * 2**20
