@@ -10,6 +10,7 @@ HEAVY = "asyncio, anyio, pydantic, docker, sandboxio_docker"
 
 async def measure(bench: Bench) -> list[Figure]:
     """Import in fresh processes; create twice in fresh processes."""
+    await probe("first_create")  # it compiles whatever has no bytecode yet
     loaded: set[str] = set()
     actions: dict[str, Action] = {OURS: _import("sandboxio", loaded), ENGINE: _import("docker", set())}
     imports = await alternate(actions, bench.runs)

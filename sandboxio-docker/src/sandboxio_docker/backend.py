@@ -15,6 +15,7 @@ from sandboxio.spec import SandboxSpec
 from sandboxio_docker import errors, facts, labels, networks, opening, planning, provision, pull
 from sandboxio_docker.config import DockerConfig
 from sandboxio_docker.engine import Engine, EngineSilent, engine_for
+from sandboxio_docker.hardening import Hardening
 from sandboxio_docker.info import INFO
 from sandboxio_docker.joining import Joining
 from sandboxio_docker.observation import ENDED, from_inspect, from_network, from_summary
@@ -43,7 +44,7 @@ class DockerBackend:
         endpoint, register, template = self._engine.endpoint, self._engine.register, planning.template_of(spec)
         found = await self._engine.call(lambda client: facts.read(client, register, endpoint, template))
         image = facts.image_of(found)
-        reason = register.unfit.get(image["id"]) if image else None
+        reason = register.unfit.get((image["id"], Hardening.of(spec.config))) if image else None
         return facts.unfit(found, reason) if reason else found
 
     def plan(self, spec: SandboxSpec, facts: Facts) -> Plan:

@@ -93,13 +93,13 @@ class Register:
     """What this process knows of one engine; shared by threads, each access is one step.
 
     :param made: the containers that it made, by id.
-    :param unfit: why an image can't run the agent, by image id.
+    :param unfit: why an image can't run the agent in a container of one kind, by image id and `Hardening`.
     :param swept: held once leftovers were looked for.
     :param info: the engine's description of itself, and when on the monotonic clock it was asked for.
     """
 
     made: dict[str, Made] = field(default_factory=dict[str, Made])
-    unfit: dict[str, str] = field(default_factory=dict[str, str])
+    unfit: dict[tuple[str, object], str] = field(default_factory=dict[tuple[str, object], str])
     swept: threading.Lock = field(default_factory=threading.Lock)
     info: tuple[float, Json] | None = None
 

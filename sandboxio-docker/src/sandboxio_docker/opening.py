@@ -60,9 +60,9 @@ class Opener:
         except AgentUnfit as error:
             facts = await probe()
             image = image_of(facts)
-            # An agent that only came late says nothing of the image: that verdict is not kept.
+            # An agent that only came late says nothing of the image: that verdict is not kept, nor for other containers of it.
             if image and time.monotonic() - began < BOOT_TIMEOUT:
-                self._engine.register.unfit[image["id"]] = error.reason
+                self._engine.register.unfit[image["id"], Hardening.of(plan.spec.config)] = error.reason
             raise TransportUnfit(f"no agent in this image: {error.reason}", unfit(facts, error.reason)) from error
 
     async def _first_agent(self, plan: Plan, workdir: str) -> Session:

@@ -301,6 +301,8 @@ async def test_an_image_without_python_asks_for_the_other_transport_and_that_is_
     await backend.destroy(sandbox_id)
     assert backend.plan(spec, caught.value.facts).parameters["transport"] == "exec"
     assert (await planned(backend, spec)).parameters["transport"] == "exec"
+    other = spec_of("sandboxio-test/busybox", accept_vsock=True, read_only=True)  # that may have been why
+    assert (await planned(backend, other)).parameters["transport"] == "agent"
     assert leftovers(plan.create_id) == ([], [])
 
 
