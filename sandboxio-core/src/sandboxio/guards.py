@@ -5,7 +5,6 @@ It runs in a worker thread, sees the names of secrets and never their values, an
 blocks, or asks for an approval. An exception, a wrong answer and no answer in time block.
 """
 
-import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
@@ -14,7 +13,8 @@ import anyio.to_thread
 from pydantic import SecretStr
 
 from sandboxio import extensions
-from sandboxio.errors import BlockedByGuard, ConfigurationError
+from sandboxio.bounds import seconds_from
+from sandboxio.errors import BlockedByGuard
 from sandboxio.extensions import Extension
 from sandboxio.hookspecs import hookimpl
 from sandboxio.isolation import IsolationTier
@@ -74,15 +74,7 @@ def guard_bound() -> float:
 
     :raises ConfigurationError: it is no such number.
     """
-    try:
-        bound = float(os.environ.get("SBX_GUARD_TIMEOUT") or DEFAULT_BOUND)
-    except ValueError:
-        bound = 0.0
-    if not 0 < bound <= MAX_BOUND:
-        raise ConfigurationError(
-            f"SBX_GUARD_TIMEOUT is no number of seconds above 0 and up to {MAX_BOUND:g}", hint="correct or unset it"
-        )
-    return bound
+    return seconds_from("SBX_GUARD_TIMEOUT", DEFAULT_BOUND, MAX_BOUND)
 
 
 async def review_create(spec: SandboxSpec, redactor: Redactor) -> None:

@@ -1,7 +1,6 @@
 """One record per operation, written also when the operation failed or was cancelled."""
 
 import hashlib
-import os
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
@@ -12,10 +11,10 @@ import anyio
 
 from sandboxio import extensions
 from sandboxio.audit import AuditConfig, AuditEvent, AuditSink, EventName
+from sandboxio.bounds import seconds_from
 from sandboxio.errors import (
     AuditSinkError,
     AuditSinkWarning,
-    ConfigurationError,
     PartialOutput,
     SandboxError,
 )
@@ -43,15 +42,7 @@ def audit_bound() -> float:
 
     :raises ConfigurationError: it is no such number.
     """
-    try:
-        bound = float(os.environ.get("SBX_AUDIT_TIMEOUT") or DEFAULT_BOUND)
-    except ValueError:
-        bound = 0.0
-    if not 0 < bound <= MAX_BOUND:
-        raise ConfigurationError(
-            f"SBX_AUDIT_TIMEOUT is no number of seconds above 0 and up to {MAX_BOUND:g}", hint="correct or unset it"
-        )
-    return bound
+    return seconds_from("SBX_AUDIT_TIMEOUT", DEFAULT_BOUND, MAX_BOUND)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ remembers what hits it meanwhile, and raises it afterwards.
 
 import asyncio
 import contextvars
-import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine
@@ -15,6 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 
 import anyio
 
+from sandboxio.bounds import seconds_from
 from sandboxio.errors import BackendUnavailable, ConfigurationError, SandboxError
 
 T = TypeVar("T")
@@ -32,23 +32,19 @@ def check_grace() -> None:
 
     :raises ConfigurationError: it is no number of seconds.
     """
-    if _chosen_grace() is None:
-        raise ConfigurationError(
-            f"SBX_TEARDOWN_GRACE is no number of seconds above 0 and up to {MAX_GRACE:g}", hint="correct or unset it"
-        )
+    _chosen_grace()
 
 
 def teardown_grace() -> float:
     """Seconds that a teardown may take: ``$SBX_TEARDOWN_GRACE``, 5 by default and where that is wrong by now."""
-    return _chosen_grace() or DEFAULT_GRACE
-
-
-def _chosen_grace() -> float | None:
     try:
-        grace = float(os.environ.get("SBX_TEARDOWN_GRACE") or DEFAULT_GRACE)
-    except ValueError:
-        return None
-    return grace if 0 < grace <= MAX_GRACE else None
+        return _chosen_grace()
+    except ConfigurationError:
+        return DEFAULT_GRACE
+
+
+def _chosen_grace() -> float:
+    return seconds_from("SBX_TEARDOWN_GRACE", DEFAULT_GRACE, MAX_GRACE)
 
 
 class OwnTask(Generic[T]):
