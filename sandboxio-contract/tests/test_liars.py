@@ -1,7 +1,14 @@
 """Every liar is convicted by the rows that must, by no row that may not, and the honest one by none."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
-from sandboxio import downloading
+from sandboxio import ProviderError, SandboxError, downloading
+from sandboxio.records import Record, Recorder
+from sandboxio.redaction import Redactor
+from sandboxio.sync import SyncSandbox
+from sandboxio.sync.waiting import Waiter
 from sandboxio_contract.ground.docker import DockerGround
 from sandboxio_contract.liars import LIARS, Liar
 from sandboxio_contract.liars.grounds import StubGround
@@ -28,6 +35,7 @@ STUB_ROWS = {
         "TEN-01",
     ),
     *("TEN-04", "NET-11", "SEC-02", "ISO-02", "ISO-03", "ISO-05", "PLAN-01", "CAPA-01", "ERR-01", "FIL-03"),
+    *("SEC-01", "OBS-01", "SYN-01"),
 }
 """What can be judged on the stub, which isolates nothing and has no network."""
 REAL = ("docker", "agents")
@@ -50,10 +58,6 @@ def judged(target: Target, requirements: set[str], loop: str = "asyncio") -> lis
         target.close()
 
 
-def convictions(liar: Liar, target: Target, requirements: set[str]) -> set[str]:
-    return {result.requirement for result in judged(target, requirements) if result.status == "violated"}
-
-
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
 def test_the_honest_stub_is_acquitted(loop: str) -> None:
     target = Target("stub://", StubGround("stub"), register={"stub": "sandboxio_contract.liars.stubs:stub"})
@@ -63,10 +67,18 @@ def test_the_honest_stub_is_acquitted(loop: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name, requirement", [("stub-fixed", "CAP-06"), ("stub-keyed", "SEC-05"), ("stub-unknown", "ISO-03")]
+    "name, module, requirement",
+    [
+        ("stub-fixed", "promises", "CAP-06"),
+        ("stub-keyed", "promises", "SEC-05"),
+        ("stub-unknown", "promises", "ISO-03"),
+        ("stub-brokered", "offers", "SEC-03"),
+        ("stub-stored", "offers", "TEN-03"),
+        ("stub-counting", "offers", "NET-07"),
+    ],
 )
-def test_an_honest_stub_of_another_kind_is_acquitted(name: str, requirement: str) -> None:
-    adapter = f"sandboxio_contract.liars.promises:{name.replace('-', '_')}"
+def test_an_honest_stub_of_another_kind_is_acquitted(name: str, module: str, requirement: str) -> None:
+    adapter = f"sandboxio_contract.liars.{module}:{name.replace('-', '_')}"
     results = judged(Target(f"{name}://", StubGround(name), register={name: adapter}), {requirement})
     assert [result for result in results if result.status not in ("proven", "refused")] == []
 
@@ -75,7 +87,9 @@ def test_an_honest_stub_of_another_kind_is_acquitted(name: str, requirement: str
 def test_a_liar_on_the_stub_is_convicted_by_the_right_rows(liar: Liar, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfers, "SIZE_MB", 192)  # enough to show a growth of 64
     target = Target(f"{liar.name}://", StubGround(liar.name), register={liar.name: liar.adapter})
-    found = convictions(liar, target, {*liar.must, *(SAMPLE & STUB_ROWS)})
+    convicted = [one for one in judged(target, {*liar.must, *(SAMPLE & STUB_ROWS)}) if one.status == "violated"]
+    found = {one.requirement for one in convicted}
+    assert not liar.rows or {one.row for one in convicted} == liar.rows
     assert liar.must <= found, f"not convicted: {liar.lie}"
     assert found <= liar.must | liar.may
 
@@ -102,3 +116,57 @@ def test_a_core_that_takes_every_link_is_convicted(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(downloading, "inner_link", any_link)
     target = Target("stub://", StubGround("stub"), register={"stub": "sandboxio_contract.liars.stubs:stub"})
     assert [result.status for result in judged(target, {"FIL-03"})] == ["violated"]
+
+
+def nothing_found(redactor: Redactor, text: str) -> list[tuple[int, int]]:
+    return []
+
+
+async def forgetful(recorder: Recorder, record: Record, span: object, error: BaseException | None) -> None:
+    if error is None:
+        await kept_record(recorder, record, span, error)  # type: ignore[arg-type]
+
+
+async def twice(recorder: Recorder, record: Record, span: object, error: BaseException | None) -> None:
+    await kept_record(recorder, record, span, error)  # type: ignore[arg-type]
+    await kept_record(recorder, record, span, error)  # type: ignore[arg-type]
+
+
+def silent(recorder: Recorder, text: str, record: Record, error: BaseException | None) -> None:
+    pass
+
+
+def wrapping(waiter: Waiter, form: str, work: Callable[[], Any]) -> Any:
+    try:
+        return kept_call(waiter, form, work)
+    except SandboxError as error:
+        raise ProviderError(str(error)) from None
+
+
+def narrow(sandbox: SyncSandbox, cmd: list[str], *, timeout: float | None = None) -> Any:
+    return kept_run(sandbox, cmd, timeout=timeout)
+
+
+kept_record = Recorder.ended
+kept_call = Waiter.call
+kept_run = SyncSandbox.run
+
+
+@pytest.mark.parametrize(
+    "requirement, where, name, broken",
+    [
+        ("SEC-01", Redactor, "_found", nothing_found),
+        ("OBS-01", Recorder, "ended", forgetful),
+        ("OBS-01", Recorder, "ended", twice),
+        ("OBS-01", Recorder, "_report", silent),
+        ("SYN-01", Waiter, "call", wrapping),
+        ("SYN-01", SyncSandbox, "run", narrow),
+    ],
+)
+def test_a_core_that_breaks_its_own_promise_is_convicted(
+    requirement: str, where: type, name: str, broken: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What core does for every backend none of them can break: core itself is broken."""
+    monkeypatch.setattr(where, name, broken)
+    target = Target("stub://", StubGround("stub"), register={"stub": "sandboxio_contract.liars.stubs:stub"})
+    assert "violated" in {result.status for result in judged(target, {requirement})}

@@ -66,10 +66,11 @@ def test_a_violation_fails_and_shows_the_fact(pytester: pytest.Pytester, run: Ru
 
 
 def test_a_strict_run_fails_on_what_no_row_judges(pytester: pytest.Pytester, run: Run) -> None:
+    pytester.makeconftest(f"{CONFTEST}\nfrom sandboxio_contract import report\nreport.NOT_BUILT = {{'SEC-01'}}")
     pytester.makepyfile(test_contract=ONE_FILE.format(name="stub", only=["NET-14"]))
     assert run("test_contract.py").ret == 0
     done = run("test_contract.py", "--sandboxio-strict")
-    done.stdout.fnmatch_lines(["FAILED: SEC-01 is not built"])
+    done.stdout.fnmatch_lines(["FAILED: NET-02 was judged by no row", "FAILED: SEC-01 is not built"])
     assert done.ret == pytest.ExitCode.TESTS_FAILED
 
 

@@ -85,12 +85,16 @@ def test_a_requirement_with_only_not_provable_rows_fails_the_run() -> None:
     assert judge("stub://", mixed).failures() == []
 
 
-def test_a_strict_run_fails_on_residuals_on_the_unknown_and_on_the_unbuilt() -> None:
+def test_a_strict_run_fails_on_residuals_on_the_unknown_on_the_unbuilt_and_on_what_was_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(report, "NOT_BUILT", {"SEC-01"})
     found = judge("stub://", [*both("NET-02", "proven with residual"), *both("NET-03", "not-provable")])
     strict = found.failures(strict=True)
     assert "NET-02 has a residual" in strict
     assert "NET-03 could not be told" in strict
     assert "SEC-01 is not built" in strict
+    assert "RUN-01 was judged by no row" in strict
     assert found.failures() == ["NET-03 has only not-provable rows"]
 
 

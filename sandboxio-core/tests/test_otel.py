@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import anyio
@@ -36,11 +37,10 @@ class Spans:
 
 
 @pytest.fixture
-def spans(monkeypatch: pytest.MonkeyPatch) -> Spans:
+def spans() -> Iterator[Spans]:
     made = Spans()
-    host = SimpleNamespace(get_tracer=made.get_tracer, use_span=trace.use_span)
-    monkeypatch.setattr(otel, "_trace", lambda: host)
-    return made
+    with otel.begun_with(SimpleNamespace(get_tracer=made.get_tracer, use_span=trace.use_span)):
+        yield made
 
 
 async def test_spans_are_the_callers_children(sbx_fake: FakeBackend, spans: Spans) -> None:

@@ -49,7 +49,11 @@ class Report:
                 "not-provable": "could not be told",
                 "not built": "is not built",
             }
-        found = [f"{line.requirement} {bad[line.status]}" for line in self.lines if line.status in bad]
+        found = [
+            f"{line.requirement} {'was judged by no row' if line.evidence == NOT_RUN else bad[line.status]}"
+            for line in self.lines
+            if line.status in bad
+        ]
         lost = [line for line in self.lines if any(result.status == "not run" for result in line.results)]
         if lost:
             reason = next(one.evidence for one in lost[0].results if one.status == "not run")

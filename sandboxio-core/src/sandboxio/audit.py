@@ -49,7 +49,8 @@ class AuditEvent(BaseModel):
     :param exit_code: ``None`` where the command did not end by itself.
     :param bytes_in: bytes that went into the sandbox (stdin, a file's content), ``None`` where nothing was to go in.
     :param bytes_out: bytes that came out of it (output, kept or not; a file's content).
-    :param network_denials: egress attempts that the provider blocked; ``None`` where it does not report them.
+    :param network_denials: egress attempts that the provider blocked in the sandbox so far; ``None`` where it does not
+        report them.
     :param outcome: ``"ok"``, ``"cancelled"``, or the code of the error, such as ``"SBX_E1302"``.
     :param receipts: on ``create`` and ``connect``, one object per policy item: how it is enforced, and by whom.
     """

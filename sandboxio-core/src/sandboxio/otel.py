@@ -35,8 +35,32 @@ ATTRIBUTES = {
 """Field of `AuditEvent` → attribute; arguments and code are in the audit record only."""
 
 
-@cache
+_host: Any = None
+"""What `begun_with` named."""
+
+
+@contextmanager
+def begun_with(host: Any) -> Generator[None]:
+    """Have spans begin with ``host`` in place of OpenTelemetry's own module while the block runs, in the whole process.
+
+    For suites that look at spans: OpenTelemetry itself can be told only once per process where they go.
+
+    :param host: has ``get_tracer`` and ``use_span``.
+    """
+    global _host
+    before, _host = _host, host
+    try:
+        yield
+    finally:
+        _host = before
+
+
 def _trace() -> Any:
+    return _installed() if _host is None else _host
+
+
+@cache
+def _installed() -> Any:
     """Return OpenTelemetry's module, ``None`` where it is not installed; a failed import is slow, so it is tried once."""
     try:
         from opentelemetry import trace

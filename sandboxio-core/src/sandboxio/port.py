@@ -327,6 +327,18 @@ class HoldsSecrets(Protocol):
 
 
 @runtime_checkable
+class CountsDenials(Protocol):
+    """A `Session` whose provider tells how many attempts at egress it blocked."""
+
+    def network_denials(self) -> int:
+        """Return how many there were in the sandbox so far, as far as is known by now; quick and without I/O.
+
+        Core puts the count into every record of the sandbox.
+        """
+        ...
+
+
+@runtime_checkable
 class Detaches(Protocol):
     """A `Session` whose sandbox can outlive its owner."""
 

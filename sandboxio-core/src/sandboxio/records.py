@@ -21,6 +21,7 @@ from sandboxio.errors import (
 from sandboxio.notices import warn
 from sandboxio.otel import Span
 from sandboxio.planning import Enforcement, Plan
+from sandboxio.port import CountsDenials, Session
 from sandboxio.redaction import Redactor, safe_str
 from sandboxio.result import ExecResult
 from sandboxio.teardown import finish
@@ -115,6 +116,7 @@ class Recorder:
         self._redactor = redactor
         self._sinks = (*config.sinks, *sinks)
         self._bound = audit_bound()
+        self._denials: Callable[[], int] | None = None
 
     @classmethod
     def of(cls, config: AuditConfig, redactor: Redactor) -> "Recorder":
@@ -123,6 +125,11 @@ class Recorder:
         :raises ConfigurationError: an organisation's plugin can't be loaded or gives no sink.
         """
         return cls(config, redactor, organisation_sinks())
+
+    def ask(self, session: Session) -> None:
+        """From now on record how many attempts at egress the provider blocked, where a session tells."""
+        if isinstance(session, CountsDenials):
+            self._denials = session.network_denials
 
     @asynccontextmanager
     async def operation(self, record: Record, *, nests: bool = True) -> AsyncGenerator[None]:
@@ -195,6 +202,7 @@ class Recorder:
             "duration_ms": (time.monotonic() - record.began) * 1000,
             "bytes_in": record.bytes_in,
             "bytes_out": record.bytes_out,
+            "network_denials": None if self._denials is None else self._denials(),
             "outcome": outcome,
             "receipts": record.receipts,
         }

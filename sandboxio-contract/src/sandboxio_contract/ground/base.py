@@ -1,6 +1,6 @@
 """What a ground can be asked; each answer that it doesn't have makes the rows that need it not-provable, with the reason."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -160,6 +160,18 @@ class Ground:
     def description(self, sandbox_id: str) -> str:
         """Return everything that the provider tells about a sandbox and its template."""
         return self._cannot("read everything that the provider tells about a sandbox")
+
+    def brokered(self, sandbox_id: str) -> Set[str] | None:
+        """Return the names of the secrets that the provider's own broker gives to a sandbox; ``None``: it has no broker."""
+        return self._cannot("tell whether the provider has a broker for secrets")
+
+    def storage(self, sandbox_id: str) -> str | None:
+        """Return the place in the provider's lasting storage that a sandbox reaches; ``None``: it reaches none."""
+        return self._cannot("tell which lasting storage a sandbox reaches")
+
+    def blocked_attempt(self, sandbox_id: str) -> int | None:
+        """Have one attempt at egress blocked, and return how many the provider counts by now; ``None``: it counts none."""
+        return self._cannot("tell whether the provider counts what it blocks")
 
     def absent_template(self) -> str:
         """Return the target with a template that can't be had; nothing outside this machine is asked for it."""

@@ -134,6 +134,18 @@ class DockerGround(Ground):
             raise Inconclusive(f"the engine does not know {sandbox_id[:12]}")
         return json.dumps([found, engine.top(sandbox_id), engine.diff(sandbox_id), engine.history(found["Image"])])
 
+    def brokered(self, sandbox_id: str) -> None:
+        """Return nothing: an engine's own secrets are for services of a swarm only (docs.docker.com, read 2026-11)."""
+
+    def storage(self, sandbox_id: str) -> str | None:
+        """Return the volumes and host directories that the engine mounted."""
+        found = self._inspected(sandbox_id) or {}
+        mounted = [str(one.get("Name") or one.get("Source")) for one in found.get("Mounts") or ()]
+        return ", ".join(sorted(mounted)) or None
+
+    def blocked_attempt(self, sandbox_id: str) -> None:
+        """Return nothing: where there is no interface nothing is blocked that an engine could count."""
+
     def absent_template(self) -> str:
         """Return an image of a registry that nobody runs: port 1 of this machine."""
         return with_template(self._dsn, "127.0.0.1:1/sandboxio-contract/absent:1")

@@ -15,14 +15,14 @@ class Liar:
 
     :param name: its DSN scheme, and the attribute of its module that holds its hooks.
     :param lie: what it does wrong.
-    :param base: what it is built on: the stub in memory (in two modules), or the real Docker adapter.
+    :param base: what it is built on: the stub in memory (in three modules), or the real Docker adapter.
     :param must: requirements that convict it. :param may: requirements that also may.
     :param rows: where a requirement has rows for several ways to break it: exactly those that convict this liar.
     """
 
     name: str
     lie: str
-    base: Literal["stub", "promises", "docker", "agents"]
+    base: Literal["stub", "promises", "offers", "docker", "agents"]
     must: Set[str]
     may: Set[str] = frozenset()
     rows: Set[str] = frozenset()
@@ -30,7 +30,7 @@ class Liar:
     @property
     def adapter(self) -> str:
         """Where its hooks are, as `sandboxio.register` takes it."""
-        module = {"stub": "stubs", "promises": "promises", "docker": "dockers", "agents": "agents"}[self.base]
+        module = {"stub": "stubs", "docker": "dockers"}.get(self.base, self.base)
         return f"sandboxio_contract.liars.{module}:{self.name.replace('-', '_')}"
 
 
@@ -39,6 +39,7 @@ _MANY, _BIG, _DELETED = (
     "one_big_file_hits_the_disk_cap",
     "deleted_files_that_are_open_hit_the_disk_cap",
 )
+_REACHED, _LEAVES = "secrets_reach_commands_by_their_environment_alone", "no_secret_leaves"
 _TEARDOWN = {"TRD-02", "TRD-03", "TRD-04", "TRD-05", "TRD-07", "LOOP-01", "TMO-03"}
 
 LIARS: tuple[Liar, ...] = (
@@ -66,6 +67,11 @@ LIARS: tuple[Liar, ...] = (
     Liar("liar-warm", "a spare sandbox is made with each", "promises", {"TEN-04"}),
     Liar("liar-cuts", "a label is cut to 63 characters", "promises", {"TEN-01"}),
     Liar("liar-mute", "an error does not say what is missing", "promises", {"ERR-01"}),
+    Liar("liar-unbrokered", "the provider's broker for secrets is not used", "offers", {"SEC-03"}),
+    Liar("liar-commons", "one sandbox reaches the storage of every tenant", "offers", {"TEN-03"}),
+    Liar("liar-hushed", "what was blocked is not told", "offers", {"NET-07"}),
+    Liar("liar-arguments", "secrets are in the arguments of a process", "offers", {"SEC-01"}, rows={_REACHED}),
+    Liar("liar-labels", "secrets are in a label of the adapter's own", "offers", {"SEC-01"}, rows={_LEAVES}),
     Liar("liar-window", "the network is open until the sandbox is ready", "docker", {"NET-09"}),
     Liar("liar-decorative", "an allowlist opens everything", "docker", {"NET-04"}),
     Liar("liar-substitutes", "an image that is missing is replaced by another", "docker", {"NET-08"}),

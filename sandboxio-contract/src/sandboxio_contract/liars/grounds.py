@@ -1,7 +1,7 @@
 """The ground of the stub and its liars: their world itself."""
 
 import contextlib
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Set
 
 from sandboxio_contract.ground.base import Ground, Object, Spied
 from sandboxio_contract.ground.wire import Call
@@ -36,6 +36,23 @@ class StubGround(Ground):
     def inspect(self, sandbox_id: str) -> Mapping[str, object]:
         """Return its labels."""
         return {"Metadata": dict(self._world.records[sandbox_id].labels)}
+
+    def brokered(self, sandbox_id: str) -> Set[str] | None:
+        """Return what the world's broker holds."""
+        world = self._world
+        return frozenset(world.brokered.get(sandbox_id, ())) if "broker" in world.offers else None
+
+    def storage(self, sandbox_id: str) -> str | None:
+        """Return the place in the world's volume."""
+        return self._world.stored.get(sandbox_id)
+
+    def blocked_attempt(self, sandbox_id: str) -> int | None:
+        """Count one, where the world counts; nothing is sent anywhere."""
+        world = self._world
+        if "count" not in world.offers:
+            return None
+        world.denials[sandbox_id] = world.denials.get(sandbox_id, 0) + 1
+        return world.denials[sandbox_id]
 
     def absent_template(self) -> str:
         """Return the template that no stub has."""

@@ -37,12 +37,20 @@ class Record:
 
 
 class World:
-    """What the provider holds, its recorder and its gates; one per backend name."""
+    """What the provider holds, its recorder and its gates; one per backend name.
+
+    :ivar offers: ``"broker"`` and ``"count"`` where it has a broker for secrets, or counts what it blocks.
+    :ivar brokered: the broker's secrets, by sandbox. :ivar stored: places in lasting storage. :ivar denials: the counts.
+    """
 
     def __init__(self) -> None:
         self.records: dict[str, Record] = {}
         self.forgotten: set[str] = set()
         self.enforces_lifetime = True
+        self.offers: set[str] = set()
+        self.brokered: dict[str, Mapping[str, str]] = {}
+        self.stored: dict[str, str] = {}
+        self.denials: dict[str, int] = {}
         self._calls: list[Call] = []
         self._gates: list[Gate] = []
         self._lock = threading.Lock()

@@ -23,6 +23,7 @@ MODULES = (
     "policies",
     "promises",
     "credentials",
+    "secrets",
     "network",
     "fixed",
     "dependencies",
@@ -47,6 +48,8 @@ MODULES = (
     "files",
     "transfers",
     "errors",
+    "records",
+    "facade",
     "leftovers",
 )
 """The modules with rows, in the order in which they are run."""

@@ -1,5 +1,6 @@
 """Rows about whose a sandbox is: labels that find it, and nothing shared between two."""
 
+import itertools
 import secrets
 from typing import cast
 
@@ -87,6 +88,23 @@ async def only_full_ids_are_killed(target: Target) -> Finding:
         require(not await target.look(target.ground.exists, sb.id), "kill_managed() left the sandbox alive")
         await sandboxio.kill_managed(target.dsn, sb.id)
     return proven("an empty id and a prefix are refused; the full id ends the sandbox, twice is fine")
+
+
+@row("TEN-03", world=True)
+async def storage_is_the_tenants_own(target: Target) -> Finding:
+    """Where sandboxes reach storage that outlives them, two tenants reach different places, and neither the other's."""
+    async with (
+        target.sandbox(metadata={"tenant_id": "a"}) as one,
+        target.sandbox(metadata={"tenant_id": "b"}) as two,
+        target.sandbox() as nobodys,
+    ):
+        places = [await target.look(target.ground.storage, sb.id) for sb in (one, two, nobodys)]
+    if places == [None, None, None]:
+        return Finding("not applicable", "no sandbox reaches storage that outlives it")
+    reached = [f"{place.rstrip('/')}/" for place in places if place is not None]
+    for here, there in itertools.permutations(reached, 2):
+        require(not here.startswith(there), f"what one tenant's sandbox reaches, {there}, is another's, too: {here}")
+    return proven(f"each tenant has a place of its own: {', '.join(reached)}")
 
 
 def _creations(spied: Spied) -> int:

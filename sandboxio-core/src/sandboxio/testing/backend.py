@@ -48,6 +48,7 @@ class FakeSandbox:
     :ivar plan: what it was made by.
     :ivar tree: its files.
     :ivar drivers: its commands, in the order in which they were started.
+    :ivar denials: attempts at egress that the provider says it blocked.
     """
 
     def __init__(self, number: int, plan: Plan, clock: Clock) -> None:
@@ -59,6 +60,7 @@ class FakeSandbox:
         self.expires_at = clock.now + plan.spec.timeout
         self.tree = Tree(size * MIB, clock)
         self.drivers: list[FakeDriver] = []
+        self.denials = 0
         self.ended: str | None = None
         self._clock = clock
 

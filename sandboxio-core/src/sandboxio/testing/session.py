@@ -109,6 +109,10 @@ class FakeSession(FakeFiles):
 
         return await self._gates.wire("start", start)
 
+    def network_denials(self) -> int:
+        """Return what a test says was blocked."""
+        return self._sandbox.denials
+
     async def aclose(self) -> None:
         """Close the connection."""
         await self._gates.wire("aclose", lambda: None)

@@ -1,0 +1,168 @@
+"""The row about synchronous code."""
+
+import inspect
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from sandboxio import ConfigurationError, Sandbox, SandboxError, SandboxGone
+from sandboxio.api import connect, create
+from sandboxio.files import FileReader, Files, FileWriter
+from sandboxio.process import Process
+from sandboxio.sync import (
+    SyncFileReader,
+    SyncFiles,
+    SyncFileWriter,
+    SyncProcess,
+    SyncSandbox,
+    connect_sync,
+    create_sync,
+)
+
+from sandboxio_contract.rows import row
+from sandboxio_contract.rows.inside import gone
+from sandboxio_contract.target import LIFETIME, Target, first_line
+from sandboxio_contract.verdict import Finding, Inconclusive, Violated, proven, require
+
+FACADES: tuple[tuple[type, type], ...] = (
+    (Sandbox, SyncSandbox),
+    (Process, SyncProcess),
+    (Files, SyncFiles),
+    (FileReader, SyncFileReader),
+    (FileWriter, SyncFileWriter),
+)
+ALONE = {"open", "finish", "abandon", "discarded_bytes"}
+"""How `open_read` and `open_write` begin and end; `Process.discarded_bytes` is an attribute there."""
+Shown = tuple[type[BaseException], type[BaseException] | None]
+
+
+@row("SYN-01", within=90)
+async def the_facade_does_the_same(target: Target) -> Finding:
+    """Every public name with the same parameters; the same results, and errors of the same class with the same cause."""
+    names = _same_surface()
+    await target.need_sandbox()
+    try:
+        create_sync(target.dsn).kill()
+    except ConfigurationError:
+        pass
+    else:
+        raise Violated("create_sync() was taken in a thread that runs an event loop")
+    async with target.sandbox() as sb:
+        own = {name: await _error_of(call) for name, call in _wrong(sb).items()}
+    own |= await _absent(target)
+    theirs, sandbox_id = await target.look(_used, target)
+    for name, shown in own.items():
+        require(theirs.get(name) == shown, f"{name}: {_text(theirs.get(name))} instead of {_text(shown)}")
+    require(await gone(target, sandbox_id), "leaving the block of create_sync() left the sandbox alive")
+    return proven(f"{names} names with the same parameters; {len(own)} errors of the same class and cause; it is gone")
+
+
+def _same_surface() -> int:
+    pairs: list[tuple[str, Any, Any]] = [("create", create, create_sync), ("connect", connect, connect_sync)]
+    for ours, theirs in FACADES:
+        here, there = _public(ours), _public(theirs)
+        missing = sorted(here.keys() ^ there.keys())
+        require(not missing, f"{ours.__name__} and {theirs.__name__} differ in {', '.join(missing)}")
+        pairs += [(f"{ours.__name__}.{name}", here[name], there[name]) for name in here]
+    for name, mine, other in pairs:
+        if not isinstance(mine, property) and callable(mine):
+            same = inspect.signature(mine).parameters == inspect.signature(other).parameters
+            require(same, f"{name} takes other parameters than its synchronous form")
+            require(not inspect.iscoroutinefunction(other), f"the synchronous {name} has to be awaited")
+    return len(pairs)
+
+
+def _public(cls: type) -> dict[str, object]:
+    return {name: value for name, value in vars(cls).items() if not name.startswith("_") and name not in ALONE}
+
+
+def _wrong(sb: Any) -> dict[str, Callable[[], Any]]:
+    """Return calls that have to fail, of either kind of sandbox; the last one may end the sandbox."""
+    return {
+        "a missing file": lambda: sb.files.read("none"),
+        "a wrong argument": lambda: sb.run([]),
+        "a wrong timeout": lambda: sb.run(["true"], timeout=0),
+        "an unknown language": lambda: sb.run_code("1", language="none"),
+        "a failed command": lambda: _status(sb),
+        "a deadline": lambda: sb.run(["sleep", "30"], timeout=1),
+    }
+
+
+def _status(sb: Any) -> Any:
+    result = sb.run(["false"])
+    if inspect.isawaitable(result):
+        return _awaited_status(result)
+    return result.raise_for_status()
+
+
+async def _awaited_status(result: Awaitable[Any]) -> None:
+    (await result).raise_for_status()
+
+
+async def _error_of(call: Callable[[], Awaitable[object]]) -> Shown | None:
+    try:
+        await call()
+    except SandboxError as error:
+        return _shown(error)
+    return None
+
+
+async def _absent(target: Target) -> dict[str, Shown | None]:
+    try:
+        dsn = target.ground.absent_template()
+    except Inconclusive:
+        return {}
+
+    async def make() -> None:
+        await (await target.create(dsn=dsn)).kill()
+
+    return {"an absent template": await _error_of(make)}
+
+
+def _used(target: Target) -> tuple[dict[str, Shown | None], str]:
+    """Use the facade from this thread; return its errors, and the id of a sandbox whose block was left."""
+    word = secrets.token_hex(4).encode()
+    mark: dict[str, Any] = {"metadata": target.mark, "timeout": LIFETIME}
+    with create_sync(target.dsn, **mark) as sb:
+        target.made.add(sb.id)
+        require(sb.run(["true"]).ok, "run() of the facade failed")
+        sb.files.write("facade", word)
+        require(sb.files.read("facade") == word, "a file of the facade's does not come back")
+        with sb.stream(["echo", "streamed"]) as proc:
+            require(b"".join(chunk.data for chunk in proc) == b"streamed\n", "a stream of the facade's is not whole")
+            require(proc.wait() == 0, "a stream of the facade's ends with another code")
+        found = {name: _sync_error(call) for name, call in _wrong(sb).items()}
+    try:
+        sb.run(["true"])
+    except SandboxGone:
+        pass
+    else:
+        raise Violated("a sandbox whose block was left still takes commands")
+    try:
+        dsn = target.ground.absent_template()
+    except Inconclusive:
+        return found, sb.id
+    found["an absent template"] = _sync_error(lambda: create_sync(dsn, **mark).kill())
+    return found, sb.id
+
+
+def _sync_error(call: Callable[[], object]) -> Shown | None:
+    try:
+        call()
+    except SandboxError as error:
+        return _shown(error)
+    except Exception as error:
+        raise Violated(f"the facade raised {first_line(error)}, no error of sandboxio's") from error
+    return None
+
+
+def _shown(error: SandboxError) -> Shown:
+    cause = error.__cause__
+    return type(error), None if cause is None else type(cause)
+
+
+def _text(shown: Shown | None) -> str:
+    if shown is None:
+        return "no error"
+    cause = "no cause" if shown[1] is None else shown[1].__name__
+    return f"{shown[0].__name__} ({cause})"

@@ -1,0 +1,190 @@
+"""Rows about what is recorded of operations, and of what the provider blocked."""
+
+import contextlib
+import secrets
+import warnings
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import sandboxio
+from sandboxio import (
+    AuditConfig,
+    AuditEvent,
+    AuditSinkError,
+    AuditSinkWarning,
+    ExecutionTimeout,
+    NetworkPolicy,
+    PathNotFound,
+    QueueSink,
+    Sandbox,
+    SandboxError,
+)
+
+from sandboxio_contract.rows import row
+from sandboxio_contract.rows.inside import GRACE, SLACK, left_over, raises
+from sandboxio_contract.target import Target
+from sandboxio_contract.verdict import Finding, Inconclusive, Part, proven, require, summed
+
+
+class _Fails:
+    """A sink that takes nothing as long as it is broken."""
+
+    def __init__(self) -> None:
+        self.broken = True
+
+    async def emit(self, event: AuditEvent) -> None:
+        if self.broken:
+            raise OSError("the disk is full")
+
+
+@row("OBS-01")
+async def each_operation_leaves_one_record(target: Target) -> Finding:
+    """Successes, failures, deadlines and cancellations leave exactly one record each, of the right kind and outcome."""
+    queue = QueueSink()
+    audit = AuditConfig(sinks=(queue,))
+    metadata = {"tenant_id": "a", "session_id": "b"}
+    async with target.sandbox(audit=audit, metadata=metadata) as sb:
+        created = _only(queue, "create()", "create", "ok")
+        require(created.sandbox_id == sb.id, f"the record of create() names {created.sandbox_id}, the id is {sb.id}")
+        require((created.tenant_id, created.session_id) == ("a", "b"), "the record does not say whose sandbox it is")
+        policies = [str(item.get("policy")) for item in created.receipts or ()]
+        wanted = [item.policy for item in sb.policy]
+        require(policies == wanted, f"the record of create() has the receipts {', '.join(policies)}")
+        parts = [Part("create", "proven", "with its receipts")]
+        for name, event, outcome, call in _operations(target, sb):
+            await call()
+            made = _only(queue, name, event, outcome)
+            require(made.sandbox_id == sb.id, f"the record of {name} names {made.sandbox_id}")
+            parts.append(Part(name, "proven", f"{event}, {outcome}"))
+        await sb.kill()
+        _only(queue, "kill()", "kill", "ok")
+        await sb.kill()
+    require(not queue.drain(), "ending what has ended left another record")
+    parts += await _failed_creations(target, queue, audit)
+    return summed(parts)
+
+
+@row("OBS-01")
+async def a_failing_sink_does_what_was_asked_for(target: Target) -> Finding:
+    """`on_sink_failure="warn"` warns and goes on; `"fail"` raises with the result, and destroys what can't be recorded."""
+    sink = _Fails()
+    async with _warned() as told, target.sandbox(audit=AuditConfig(sinks=(sink,))) as sb:
+        before = len(told)
+        require(before == 1, f"{before} AuditSinkWarnings were emitted for a lost record of create(), not 1")
+        require((await sb.run(["true"])).ok, "a lost record changed the result of a command")
+        require(len(told) - before == 1, f"{len(told) - before} AuditSinkWarnings for a lost record of run(), not 1")
+    mark = {"row": f"sink-{secrets.token_hex(3)}"}
+    strict = AuditConfig(sinks=(sink,), on_sink_failure="fail")
+    await raises(AuditSinkError, _made(target, strict, mark), "create() without a record")
+    left = await left_over(target, mark, within=GRACE + SLACK)
+    require(not left, f"a sandbox that could not be recorded lives on: {', '.join(map(str, left))}")
+    sink.broken = False
+    async with target.sandbox(audit=strict) as sb:
+        sink.broken = True
+        error = await raises(AuditSinkError, sb.run(["echo", "done"]), "run() without a record")
+        kept = error.result is not None and error.result.stdout == "done\n"
+        require(kept, f"the error about a lost record carries the result {error.result!r}")
+        missing = await raises(PathNotFound, sb.files.read("none"), "read() of a missing file without a record")
+        told_of = any("the disk is full" in note for note in getattr(missing, "__notes__", []))
+        require(told_of, "an error that could not be recorded does not say so")
+        sink.broken = False
+    return proven("warned once for each lost record, or raised with the result; what can't be recorded is destroyed")
+
+
+@row("NET-07")
+async def what_was_blocked_is_counted(target: Target) -> Finding:
+    """Where the provider counts the attempts at egress that it blocked, the count is in the record."""
+    queue = QueueSink()
+    async with target.sandbox(audit=AuditConfig(sinks=(queue,))) as sb:
+        counted = await target.look(target.ground.blocked_attempt, sb.id)
+        if counted is None:
+            return Finding("not applicable", "the provider does not count what it blocks")
+        await sb.run(["true"])
+        recorded = queue.drain()[-1].network_denials
+        require(recorded == counted, f"the provider counts {counted} blocked attempts, the record says {recorded}")
+    return proven(f"{counted} in the provider's count and in the record")
+
+
+def _only(queue: QueueSink, name: str, event: str, outcome: str) -> AuditEvent:
+    found = queue.drain()
+    require(len(found) == 1, f"{name} left {len(found)} records, not 1: {[one.event for one in found]}")
+    (made,) = found
+    require(made.event == event, f"{name} is recorded as {made.event!r}, not {event!r}")
+    require(made.outcome == outcome, f"{name} is recorded with the outcome {made.outcome!r}, not {outcome!r}")
+    require(made.duration_ms >= 0 and made.ts > 0, f"the record of {name} has no time")
+    return made
+
+
+def _operations(target: Target, sb: Sandbox) -> list[tuple[str, str, str, Callable[[], Awaitable[object]]]]:
+    missing, late = PathNotFound.code, ExecutionTimeout.code
+    files = sb.files
+
+    async def stream() -> None:
+        async with sb.stream(["true"]) as proc:
+            await proc.wait()
+
+    async def cancelled() -> None:
+        with anyio.move_on_after(0.3):
+            await sb.run(["sleep", "30"], timeout=20)
+
+    async def connected() -> None:
+        queue = QueueSink()
+        again = await sandboxio.connect(target.dsn, sb.id, audit=AuditConfig(sinks=(queue,)))
+        _only(queue, "connect()", "connect", "ok")
+        await again.run(["true"])
+        _only(queue, "run() of a connected sandbox", "exec", "ok")
+        await sb.run(["true"])
+
+    async def refused() -> None:
+        await raises(SandboxError, sb.run([]), "run([])")  # no operation: it is refused as it is called
+        await sb.run(["true"])
+
+    found: list[tuple[str, str, str, Callable[[], Awaitable[object]]]] = [
+        ("a command", "exec", "ok", lambda: sb.run(["true"])),
+        ("a command that fails", "exec", "ok", lambda: sb.run(["false"])),
+        ("a deadline", "exec", late, lambda: raises(ExecutionTimeout, sb.run(["sleep", "30"], timeout=1), "sleep")),
+        ("a cancellation", "exec", "cancelled", cancelled),
+        ("a stream", "stream", "ok", stream),
+        ("a wrong argument", "exec", "ok", refused),
+        ("a connection", "exec", "ok", connected),
+        ("write", "file_write", "ok", lambda: files.write("recorded", b"1")),
+        ("read", "file_read", "ok", lambda: files.read("recorded")),
+        ("ls", "file_list", "ok", lambda: files.ls(".")),
+        ("stat", "file_stat", "ok", lambda: files.stat("recorded")),
+        ("mkdir", "file_mkdir", "ok", lambda: files.mkdir("recorded-too")),
+        ("remove", "file_remove", "ok", lambda: files.remove("recorded")),
+        ("a missing file", "file_read", missing, lambda: raises(PathNotFound, files.read("none"), "read")),
+    ]
+    if sb.info().get("kill") != "tree":  # there a deadline ends the sandbox
+        found = [one for one in found if one[0] not in ("a deadline", "a cancellation")]
+    return found
+
+
+async def _failed_creations(target: Target, queue: QueueSink, audit: AuditConfig) -> list[Part]:
+    wrong: dict[str, dict[str, Any]] = {"a policy that is refused": {"network": NetworkPolicy(egress="learn")}}
+    with contextlib.suppress(Inconclusive):
+        wrong["a template that can't be had"] = {"dsn": target.ground.absent_template()}
+    parts: list[Part] = []
+    for name, options in wrong.items():
+        error: Any = await raises(SandboxError, target.create(audit=audit, **options), name)
+        made = _only(queue, name, "create", error.code)
+        require(made.sandbox_id is None, f"the record of {name} names an id")
+        parts.append(Part(name, "proven", f"create, {error.code}"))
+    return parts
+
+
+async def _made(target: Target, audit: AuditConfig, mark: dict[str, str]) -> object:
+    made = await target.create(audit=audit, metadata=mark)
+    await made.kill()
+    return made
+
+
+@asynccontextmanager
+async def _warned() -> AsyncGenerator[list[warnings.WarningMessage]]:
+    """Collect the warnings about sinks, as they come."""
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", AuditSinkWarning)
+        yield seen
