@@ -12,4 +12,8 @@ def ground_for(dsn: str) -> Ground:
         from sandboxio_contract.ground.docker import DockerGround
 
         return DockerGround(dsn)
+    if scheme == "fake":
+        from sandboxio_contract.ground.fake import FakeGround
+
+        return FakeGround()
     return Ground(scheme)

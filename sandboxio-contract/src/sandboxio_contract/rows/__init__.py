@@ -88,7 +88,7 @@ def row(
 ) -> Callable[[Check], Check]:
     """Register an async function as a row of a requirement; the function itself stays as it is.
 
-    :param hostile: it lets code loose that harms what it reaches: only where that is not this machine.
+    :param hostile: it lets code loose that harms what it reaches: only where that is not this machine, and of the world.
     """
     if requirement not in RULES:
         message = f"there is no requirement {requirement}"
@@ -97,7 +97,7 @@ def row(
     def register(check: Check) -> Check:
         name: str = check.__name__
         checked = _kept_away(check) if hostile else check
-        _rows.append(Row(requirement, name, checked, within, backend, world, uncredentialed))
+        _rows.append(Row(requirement, name, checked, within, backend, world or hostile, uncredentialed))
         return check
 
     return register

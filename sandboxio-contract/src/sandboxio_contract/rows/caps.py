@@ -31,6 +31,7 @@ PIDS = 64
 MEBI = 2**20
 MAX_OUTPUT = 8 * MEBI
 MUCH = 200 * MEBI
+FLOOD = "i=0; while [ $i -lt 20 ]; do head -c 1048576 /dev/zero; i=$((i+1)); done; echo err >&2; exit 7"
 
 _FORKS = """
 import os, sys, time
@@ -55,21 +56,27 @@ while [ $i -lt 500 ]; do sleep 120 & i=$((i+1)); done 2>/dev/null
 
 @row("CAP-02")
 async def a_cap_is_raised_never_unset(target: Target) -> Finding:
-    """Values that would mean "no cap" can't be written, what the host lacks is refused, a larger cap is applied."""
+    """Values that would mean "no cap" can't be written, and a larger cap is applied."""
     parts = [_values()]
-    info = await target.info()
-    if not info.resource_caps_supported:
-        raise Inconclusive("caps belong to the template here; CAP-06 judges the refusal")
-    async with recorded(target) as asking:
-        for name, most in {"cpu": 100_000.0, "memory_mb": 2**31}.items():
-            value = Resources(**{name: most})  # type: ignore[arg-type]
-            parts.append(await asking.refuses(f"{name} beyond the host", ConfigurationError, resources=value))
+    await _need_own_caps(target)
     async with target.sandbox(resources=Resources(memory_mb=768)) as sb:
         receipts = {item.policy: item for item in sb.policy}
         parts += [_concrete(field, receipts[item]) for field, item in FIELDS.items()]
         memory = receipts["memory"]
         asked = isinstance(memory, Enforcement) and memory.requested == 768
         parts.append(Part("raised", "proven" if asked else "violated", f"asked for 768 MiB: {memory!r}"))
+    return summed(parts)
+
+
+@row("CAP-02", world=True)
+async def what_the_host_lacks_is_refused(target: Target) -> Finding:
+    """A cap beyond what the host, account or template has is refused before anything is made."""
+    await _need_own_caps(target)
+    parts: list[Part] = []
+    async with recorded(target) as asking:
+        for name, most in {"cpu": 100_000.0, "memory_mb": 2**31}.items():
+            value = Resources(**{name: most})  # type: ignore[arg-type]
+            parts.append(await asking.refuses(f"{name} beyond the host", ConfigurationError, resources=value))
     return summed(parts)
 
 
@@ -100,8 +107,7 @@ async def output_is_bounded(target: Target) -> Finding:
     """Beyond `max_output` the rest is dropped and counted as truncated; the exit code is true."""
     async with target.sandbox() as sb:
         await need_shell(sb)
-        flood = "i=0; while [ $i -lt 20 ]; do head -c 1048576 /dev/zero; i=$((i+1)); done; echo err >&2; exit 7"
-        result = await sb.run(["sh", "-c", flood], timeout=60)
+        result = await sb.run(["sh", "-c", FLOOD], timeout=60)
         size = len(result.stdout_bytes)
         require(result.exit_code == 7, f"exit code {result.exit_code}, not 7")
         require(size == MAX_OUTPUT, f"{size} bytes kept of 20 MiB, the default is {MAX_OUTPUT}")
@@ -146,6 +152,11 @@ def _values() -> Part:
                 continue
             return Part("values", "violated", f"Resources({field}={value!r}) was accepted: {made!r}")
     return Part("values", "refused", f"{len(FIELDS) * len(nothing)} values that unset a cap raise ConfigurationError")
+
+
+async def _need_own_caps(target: Target) -> None:
+    if not (await target.info()).resource_caps_supported:
+        raise Inconclusive("caps belong to the template here; CAP-06 judges the refusal")
 
 
 def _concrete(field: str, item: object) -> Part:

@@ -8,7 +8,7 @@ from sandboxio_contract.target import Target
 from sandboxio_contract.verdict import Finding, Part, require, summed
 
 
-@row("RUN-05")
+@row("RUN-05", world=True)
 async def code_runs_once_and_fails_loudly(target: Target) -> Finding:
     """One-shot code for each language; its errors are a non-zero exit code with the traceback."""
     parts: list[Part] = []

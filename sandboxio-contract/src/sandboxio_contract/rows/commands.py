@@ -17,7 +17,7 @@ BIG = 100_000_000
 EVERY_BYTE = bytes(range(256))
 
 
-@row("RUN-01")
+@row("RUN-01", world=True)
 async def argv_goes_through_no_shell(target: Target) -> Finding:
     """Arguments arrive one by one, unchanged; a string goes through sh; codes and signals are exact (EXE-01, ENC-03)."""
     async with target.sandbox() as sb:
@@ -41,7 +41,7 @@ async def argv_goes_through_no_shell(target: Target) -> Finding:
     return proven(f"{len(ARGUMENTS)} hostile arguments, {codes} codes and {len(SIGNALS)} signals are exact")
 
 
-@row("RUN-02", within=120)
+@row("RUN-02", within=120, world=True)
 async def output_is_exact(target: Target) -> Finding:
     """Stdout and stderr are apart, every byte is intact, and 100 MB arrive without loss where they are streamed (ENC-01, ENC-08, OUT-05)."""
     async with target.sandbox() as sb:
@@ -65,7 +65,7 @@ async def output_is_exact(target: Target) -> Finding:
     return proven("streams apart, all 256 byte values intact, 100 MB streamed without loss")
 
 
-@row("RUN-03")
+@row("RUN-03", world=True)
 async def input_directory_and_variables(target: Target) -> Finding:
     """stdin, working directory and variables arrive as they were given; what can't be carried is refused (STD-02, STD-03, ENV-02)."""
     odd = {
@@ -99,7 +99,7 @@ async def input_directory_and_variables(target: Target) -> Finding:
     return proven(f"{len(odd)} odd variables, up to 5 MB of stdin and directories arrive exactly")
 
 
-@row("RUN-04")
+@row("RUN-04", world=True)
 async def what_cannot_run_says_so(target: Target) -> Finding:
     """127 and 126 with the text in stderr and an empty stdout; a missing directory or interpreter is named (EXE-02, EXE-06, EXE-07)."""
     async with target.sandbox() as sb:

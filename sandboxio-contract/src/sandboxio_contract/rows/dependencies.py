@@ -32,7 +32,7 @@ async def a_template_is_fetched_from_outside_the_sandbox(target: Target) -> Find
     return proven(f"{asked} pieces were fetched for a sandbox with egress denied; {len(told)} lines of progress")
 
 
-@row("NET-12", within=120)
+@row("NET-12", within=120, world=True)
 async def a_wheelhouse_is_uploaded_and_installed_offline(target: Target) -> Finding:
     """Wheels are uploaded and installed inside without any index; before, the package could not be imported."""
     with tempfile.TemporaryDirectory(prefix="sandboxio-contract-") as folder:

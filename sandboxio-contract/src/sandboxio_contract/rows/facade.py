@@ -20,7 +20,7 @@ from sandboxio.sync import (
 )
 
 from sandboxio_contract.rows import row
-from sandboxio_contract.rows.inside import gone
+from sandboxio_contract.rows.inside import DEADLINE, gone
 from sandboxio_contract.target import LIFETIME, Target, first_line
 from sandboxio_contract.verdict import Finding, Inconclusive, Violated, proven, require
 
@@ -84,7 +84,7 @@ def _wrong(sb: Any) -> dict[str, Callable[[], Any]]:
         "a wrong timeout": lambda: sb.run(["true"], timeout=0),
         "an unknown language": lambda: sb.run_code("1", language="none"),
         "a failed command": lambda: _status(sb),
-        "a deadline": lambda: sb.run(["sleep", "30"], timeout=1),
+        "a deadline": lambda: sb.run(["sleep", "30"], timeout=DEADLINE),
     }
 
 

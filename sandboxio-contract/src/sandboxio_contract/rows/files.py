@@ -37,7 +37,7 @@ NAMES = (
 )
 
 
-@row("FIL-01", within=90)
+@row("FIL-01", within=90, world=True)
 async def files_are_exact(target: Target) -> Finding:
     """Contents byte for byte, hostile names, links, and the right error for each wrong path (FS-01, FS-03, FS-05, FS-14, ENC-06)."""
     async with target.sandbox() as sb:

@@ -18,6 +18,8 @@ T = TypeVar("T")
 
 GRACE = 5.0
 """Seconds that the specification gives a kill, a teardown and the end of a timed-out command."""
+DEADLINE = 1.0
+"""Seconds of a command's timeout that is there to pass."""
 SLACK = 2.0
 """Seconds beyond a bound that a busy machine may take."""
 

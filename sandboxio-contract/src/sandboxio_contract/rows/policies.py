@@ -44,7 +44,7 @@ async def deny_is_the_default(target: Target) -> Finding:
     return proven(f"create() without arguments promises deny ({item.mechanism}); that it denies is NET-02's row")
 
 
-@row("NET-05")
+@row("NET-05", world=True)
 async def what_cannot_be_enforced_is_refused(target: Target) -> Finding:
     """Each policy that the backend can't enforce is refused before anything is made; what it accepts has rows of its own."""
     parts: list[Part] = []

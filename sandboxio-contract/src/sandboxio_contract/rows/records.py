@@ -23,7 +23,7 @@ from sandboxio import (
 )
 
 from sandboxio_contract.rows import row
-from sandboxio_contract.rows.inside import GRACE, SLACK, left_over, raises
+from sandboxio_contract.rows.inside import DEADLINE, GRACE, SLACK, left_over, raises
 from sandboxio_contract.target import Target
 from sandboxio_contract.verdict import Finding, Inconclusive, Part, proven, require, summed
 
@@ -144,7 +144,12 @@ def _operations(target: Target, sb: Sandbox) -> list[tuple[str, str, str, Callab
     found: list[tuple[str, str, str, Callable[[], Awaitable[object]]]] = [
         ("a command", "exec", "ok", lambda: sb.run(["true"])),
         ("a command that fails", "exec", "ok", lambda: sb.run(["false"])),
-        ("a deadline", "exec", late, lambda: raises(ExecutionTimeout, sb.run(["sleep", "30"], timeout=1), "sleep")),
+        (
+            "a deadline",
+            "exec",
+            late,
+            lambda: raises(ExecutionTimeout, sb.run(["sleep", "30"], timeout=DEADLINE), "sleep"),
+        ),
         ("a cancellation", "exec", "cancelled", cancelled),
         ("a stream", "stream", "ok", stream),
         ("a wrong argument", "exec", "ok", refused),

@@ -14,7 +14,7 @@ from sandboxio.cli import main
 
 from sandboxio_contract.leaving import Leaving, shown_forms, watched
 from sandboxio_contract.rows import row
-from sandboxio_contract.rows.inside import need_shell, output_of
+from sandboxio_contract.rows.inside import DEADLINE, need_shell, output_of
 from sandboxio_contract.rows.refusing import recorded
 from sandboxio_contract.target import Target
 from sandboxio_contract.verdict import Finding, Inconclusive, Part, proven, require, summed
@@ -150,7 +150,7 @@ def _calls(target: Target, sb: Sandbox, word: str, marker: str) -> list[Callable
         lambda: sb.run(["true"], env={"A=B": word}),
         lambda: sb.run(["true"], env={"CANARY": word}),
         lambda: sb.run(["true"], cwd=f"/no/{word}"),
-        lambda: sb.run(["sleep", "30"], env={"ALSO": word}, timeout=1),
+        lambda: sb.run(["sleep", "30"], env={"ALSO": word}, timeout=DEADLINE),
         lambda: sb.run_code(f"# {word}\nraise SystemExit(3)"),
         stream,
         lambda: files.write(f"{word}/file", word),

@@ -27,7 +27,7 @@ class _Left(Exception):
     pass
 
 
-@row("STR-01")
+@row("STR-01", world=True)
 async def chunks_come_while_it_runs(target: Target) -> Finding:
     """The first chunk comes before the end, in order; leaving the block ends the tree; a cancelled read loses nothing."""
     async with target.sandbox() as sb:

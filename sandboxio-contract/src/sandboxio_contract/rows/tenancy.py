@@ -81,7 +81,7 @@ async def nothing_is_pooled(target: Target) -> Finding:
 async def only_full_ids_are_killed(target: Target) -> Finding:
     """`kill_managed` takes full ids only, and ends what it names (TEN-02)."""
     async with target.sandbox() as sb:
-        for wrong in ("", sb.id[:12]):
+        for wrong in ("", sb.id[: min(12, len(sb.id) - 1)]):
             await raises(ConfigurationError, sandboxio.kill_managed(target.dsn, wrong), f"kill_managed({wrong!r})")
         require((await sb.run(["true"])).ok, "a refused kill_managed() ended the sandbox")
         await sandboxio.kill_managed(target.dsn, sb.id)

@@ -10,6 +10,7 @@ from sandboxio import ConfigurationError, CreateTimeout, ExecutionTimeout, Sandb
 
 from sandboxio_contract.rows import row
 from sandboxio_contract.rows.inside import (
+    DEADLINE,
     GRACE,
     SLACK,
     ends_one_tree,
@@ -32,6 +33,8 @@ UNBOUNDED: Mapping[str, Any] = {
     "a truth value": True,
 }
 DEFAULT = 300.0
+HANGS = 2.0
+"""Seconds for a creation whose provider does not answer."""
 
 _BEAT = 'i=0; while :; do i=$((i+1)); echo $i > "$0"; sleep 0.1; done'
 TREE = f"""
@@ -44,6 +47,7 @@ env -i PATH="$PATH" sh -c "$B" cleared &
 sleep 60
 """
 """Children that a careless kill misses, each with a heartbeat in a file."""
+PART, CLOSED, ENDLESS = "echo part; sleep 30", "exec >/dev/null 2>&1; sleep 30", "while :; do echo y; done"
 MEMBERS = ("plain", "session", "twice", "stubborn", "cleared")
 
 
@@ -73,15 +77,15 @@ async def a_deadline_raises(target: Target) -> Finding:
         await need_shell(sb)
         python = await has_python(sb)
     cases: dict[str, Callable[[Sandbox], Awaitable[Any]]] = {
-        "a silent command": lambda sb: sb.run(["sleep", "30"], timeout=1),
-        "after some output": lambda sb: sb.run(["sh", "-c", "echo part; sleep 30"], timeout=1),
-        "closed output": lambda sb: sb.run(["sh", "-c", "exec >/dev/null 2>&1; sleep 30"], timeout=1),
-        "endless output": lambda sb: sb.run(["sh", "-c", "while :; do echo y; done"], timeout=1, max_output=1000),
-        "unread stdin": lambda sb: sb.run(["sleep", "30"], stdin=bytes(4 * 1024 * 1024), timeout=1),
-        "stream": lambda sb: _read_all(sb, ["sh", "-c", "echo part; sleep 30"]),
+        "a silent command": lambda sb: sb.run(["sleep", "30"], timeout=DEADLINE),
+        "after some output": lambda sb: sb.run(["sh", "-c", PART], timeout=DEADLINE),
+        "closed output": lambda sb: sb.run(["sh", "-c", CLOSED], timeout=DEADLINE),
+        "endless output": lambda sb: sb.run(["sh", "-c", ENDLESS], timeout=DEADLINE, max_output=1000),
+        "unread stdin": lambda sb: sb.run(["sleep", "30"], stdin=bytes(4 * 1024 * 1024), timeout=DEADLINE),
+        "stream": lambda sb: _read_all(sb, ["sh", "-c", PART]),
     }
     if python:
-        cases["run_code"] = lambda sb: sb.run_code("while True: pass", timeout=1)
+        cases["run_code"] = lambda sb: sb.run_code("while True: pass", timeout=DEADLINE)
     found: dict[str, Part] = {}
     async with anyio.create_task_group() as group:
         for name, case in cases.items():
@@ -99,12 +103,14 @@ async def a_creation_that_hangs_raises(target: Target) -> Finding:
         started = time.monotonic()
         error = await raises(
             CreateTimeout,
-            _awaited(target.create(dsn=spied.dsn, timeout=2, metadata=mark)),
-            "create(timeout=2) on a hanging provider",
+            _awaited(target.create(dsn=spied.dsn, timeout=HANGS, metadata=mark)),
+            f"create(timeout={HANGS:g}) on a hanging provider",
         )
         took = time.monotonic() - started
         require(gate.reached.is_set(), "create() never asked the provider for a sandbox")
-        require(took <= 2 + GRACE + SLACK, f"CreateTimeout came after {took:.1f} s instead of 2 (+{GRACE:g})")
+        require(
+            took <= HANGS + GRACE + SLACK, f"CreateTimeout came after {took:.1f} s instead of {HANGS:g} (+{GRACE:g})"
+        )
         require(not isinstance(error, TimeoutError), "CreateTimeout is a builtin TimeoutError")
         gate.open()
         left = await left_over(target, mark, within=GRACE + 5)
@@ -112,7 +118,7 @@ async def a_creation_that_hangs_raises(target: Target) -> Finding:
     return proven(f"CreateTimeout after {took:.1f} s; the sandbox that was made all the same is gone")
 
 
-@row("TMO-04")
+@row("TMO-04", world=True)
 async def a_timed_out_tree_is_gone(target: Target) -> Finding:
     """Children that `setsid`, double-fork, ignore TERM or clear their environment die; another command goes on (TMO-01, TMO-02)."""
     outcome: list[object] = []
@@ -129,7 +135,7 @@ async def a_timed_out_tree_is_gone(target: Target) -> Finding:
     return proven(f"{len(MEMBERS)} kinds of children stopped for good; another command went on")
 
 
-@row("TMO-07")
+@row("TMO-07", world=True)
 async def a_background_child_is_not_waited_for(target: Target) -> Finding:
     """A child that keeps stdout open does not hold the call, and goes on living and writing afterwards (OUT-01)."""
     script = "( i=0; while :; do i=$((i+1)); echo $i; echo $i > alive; sleep 0.1; done ) & echo started"
@@ -169,7 +175,7 @@ async def _awaited(creation: Any) -> object:
 
 
 async def _read_all(sb: Sandbox, argv: list[str]) -> list[bytes]:
-    async with sb.stream(argv, timeout=1) as proc:
+    async with sb.stream(argv, timeout=DEADLINE) as proc:
         return [chunk.data async for chunk in proc]
 
 
@@ -181,7 +187,8 @@ async def _deadline(
         started = time.monotonic()
         error = await raises(ExecutionTimeout, case(sb), name)
         took = time.monotonic() - started
-        require(1 <= took <= 1 + GRACE, f"{name}: ExecutionTimeout came after {took:.1f} s instead of 1")
+        right = DEADLINE <= took <= DEADLINE + GRACE
+        require(right, f"{name}: ExecutionTimeout came after {took:.1f} s instead of {DEADLINE:g}")
         require(not isinstance(error, TimeoutError), f"{name}: a builtin TimeoutError")
         if name == "after some output":
             require(error.stdout == "part\n", f"{name}: the error carries {error.stdout!r}, not what was printed")

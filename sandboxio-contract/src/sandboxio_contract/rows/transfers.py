@@ -44,7 +44,7 @@ async def a_gibibyte_goes_both_ways_in_constant_memory(target: Target) -> Findin
     return proven(f"{SIZE_MB} MiB up and down, unchanged; memory grew by {grown() / MEBI:.0f} MiB")
 
 
-@row("FIL-03", within=90)
+@row("FIL-03", within=90, world=True)
 async def nothing_is_written_outside_a_target(target: Target) -> Finding:
     """Links that lead out, and a directory that turns into one, write nothing beside a download; no upload follows one in."""
     with tempfile.TemporaryDirectory(prefix="sandboxio-contract-") as folder:

@@ -246,7 +246,9 @@ def fake_info(tier: IsolationTier) -> BackendInfo:
         | Capability.STREAMING
         | Capability.FILESYSTEM
         | Capability.UPLOAD_DOWNLOAD
-        | Capability.NETWORK_POLICY,
+        | Capability.NETWORK_POLICY
+        | Capability.GPU
+        | Capability.TUNNELS,
         tier=tier,
         tier_evidence="simulated: nothing runs (sandboxio's own documentation, 2026-11)",
         baseline=Facts(assumed=True),

@@ -7,6 +7,7 @@ from sandboxio.port import Facts
 from sandboxio.spec import SandboxSpec
 
 DEFAULTS = {"cpu": 1.0, "memory": 512, "disk": 1024, "pids": 256}
+SOURCE = "simulated; sandboxio's own documentation of the fake, read 2026-11"
 OBSERVABLE = frozenset({"network.egress", "cpu", "memory", "memory.swap", "pids", "disk", "labels", "isolation"})
 
 
@@ -45,4 +46,4 @@ def _receipt(policy: str, value: object) -> Receipt:
     if value is None:
         return Absent(policy, "not asked for")
     strength: Strength | None = "interface" if policy.startswith("network.") else None
-    return Enforcement(policy, value, "simulated: nothing runs", "provider", "attested", strength)
+    return Enforcement(policy, value, "simulated: nothing runs", "provider", "attested", strength, source=SOURCE)
