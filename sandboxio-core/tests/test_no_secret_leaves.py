@@ -17,19 +17,32 @@ import pytest
 import sandboxio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from sandboxio import (
     Absent,
+    AuditConfig,
+    AuditEvent,
     ConfigurationError,
     CreationError,
+    FileSink,
     FileSystemError,
+    LoggingSink,
     NetworkPolicy,
     Plan,
     PolicyNotEnforced,
+    QueueSink,
     Resources,
     Sandbox,
     SandboxError,
     SandboxGone,
+    extensions,
+    otel,
 )
+from sandboxio.audit import AuditSink, as_line
+from sandboxio.hookspecs import hookimpl
 from sandboxio.port import Chunk, Command, Exit, Facts
 
 from .stub import Program, StubBackend, StubConfig, StubSession, raising
@@ -73,18 +86,70 @@ def everything_of(error: BaseException | None, seen: set[int]) -> Iterator[str]:
     yield from everything_of(error.__context__, seen)
 
 
-class Watch:
-    """Collects what leaves core."""
+class Sinks:
+    """An organisation's audit sink: every sink that there is, for whatever the process does."""
 
-    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
+    def __init__(self, file: Path) -> None:
+        self._queue, self._file = QueueSink(), file
+        self._all = (self._queue, FileSink(file), LoggingSink())
+
+    @hookimpl
+    def sandboxio_audit_sink(self) -> AuditSink:
+        return self
+
+    async def emit(self, event: AuditEvent) -> None:
+        for sink in self._all:
+            await sink.emit(event)
+
+    def drain(self) -> tuple[list[str], list[str]]:
+        """Return what was recorded, and every text that shows it."""
+        events = self._queue.drain()
+        lines = self._file.read_text() if events else ""
+        self._file.unlink(missing_ok=True)
+        assert len(lines.splitlines()) == len(events), "a sink took less than another"
+        return [event.event for event in events], [*map(repr, events), *map(as_line, events), lines]
+
+
+class Spans:
+    """A host that collects spans."""
+
+    use_span = staticmethod(trace.use_span)
+
+    def __init__(self) -> None:
+        self._exporter = InMemorySpanExporter()
+        provider = TracerProvider()
+        provider.add_span_processor(SimpleSpanProcessor(self._exporter))
+        self.get_tracer = provider.get_tracer
+
+    def drain(self) -> list[str]:
+        spans = [span.to_json() for span in self._exporter.get_finished_spans()]
+        self._exporter.clear()
+        return spans
+
+
+class Watch:
+    """Collects what leaves core: errors, warnings, logs, audit records and spans.
+
+    :ivar recorded: the events of the records that were searched. :ivar spans: the number of spans.
+    """
+
+    def __init__(self, caplog: pytest.LogCaptureFixture, sinks: Sinks) -> None:
         self.texts: list[str] = []
         self.errors: list[BaseException] = []
+        self.recorded: set[str] = set()
+        self.spans = 0
         self._caplog = caplog
+        self._sinks = sinks
+        self._spans = Spans()
 
     @contextmanager
     def block(self) -> Generator[None]:
         self._caplog.clear()
-        with warnings.catch_warnings(record=True) as warned, self._caplog.at_level(logging.DEBUG):
+        with (
+            warnings.catch_warnings(record=True) as warned,
+            self._caplog.at_level(logging.DEBUG),
+            otel.begun_with(self._spans),
+        ):
             warnings.simplefilter("always")
             try:
                 yield
@@ -92,9 +157,17 @@ class Watch:
                 self.errors.append(error)
                 self.texts += everything_of(error, set())
         self.texts += [str(warning.message) for warning in warned]
-        self.texts.append(self._caplog.text)
+        self._take_records()
+
+    def _take_records(self) -> None:
+        events, shown = self._sinks.drain()
+        spans = self._spans.drain()
+        self.recorded.update(events)
+        self.spans += len(spans)
+        self.texts += [*shown, *spans, self._caplog.text]
 
     def check(self, canary: str) -> None:
+        self._take_records()  # of what was done outside a block
         text = "\n".join(self.texts)
         self.texts.clear()
         for form in shown_forms(canary):
@@ -102,8 +175,13 @@ class Watch:
 
 
 @pytest.fixture
-def watch(caplog: pytest.LogCaptureFixture) -> Watch:
-    return Watch(caplog)
+def watch(caplog: pytest.LogCaptureFixture, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watch]:
+    sinks = Sinks(tmp_path_factory.mktemp("audit") / "records")
+    extensions.register(sinks, "watch")
+    try:
+        yield Watch(caplog, sinks)
+    finally:
+        extensions.unregister("watch")
 
 
 Arguments = Callable[[str], dict[str, Any]]
@@ -226,6 +304,7 @@ CALLS: dict[str, Callable[[Sandbox, Any, Path], Awaitable[object]]] = {
     "run, max_output": lambda box, canary, here: box.run(["true"], max_output=canary),
     "run, timeout": lambda box, canary, here: box.run(["true"], timeout=canary),
     "run_code": lambda box, canary, here: box.run_code(f"{canary}\ud800"),
+    "run_code, its code": lambda box, canary, here: box.run_code(f"# {canary}"),
     "run_code, bytes": lambda box, canary, here: box.run_code(canary.encode()),
     "run_code, language": lambda box, canary, here: box.run_code("1", language=canary),
     "run_code, context": lambda box, canary, here: box.run_code("1", context=canary),
@@ -284,7 +363,7 @@ async def test_no_argument_of_a_call_and_nothing_that_a_command_answers(
     answer = Program(said, Exit(code, limit=canary if code == 99 else None))
     for program in ("sh", "true", "false", "python3"):
         stub.programs[program] = lambda command: answer
-    sandbox = await sandboxio.create(target, secrets={"KEY": canary})
+    sandbox = await sandboxio.create(target, secrets={"KEY": canary}, audit=AuditConfig(capture_code=True))
     with watch.block():
         result = await CALLS[name](sandbox, canary, tmp_path)
         if not isinstance(result, bytes | str | list):
@@ -294,6 +373,7 @@ async def test_no_argument_of_a_call_and_nothing_that_a_command_answers(
     watch.texts.append(repr(sandbox) + repr(sandbox.policy) + repr(sandbox.info()))
     await sandbox.kill()
     watch.check(canary)
+    assert {"create", "kill"} <= watch.recorded
 
 
 def native(canary: str) -> Iterator[Exception]:
@@ -334,6 +414,8 @@ async def test_no_error_of_a_provider(
                 await sandbox.run(["true"])
         stub.gates.clear()
     watch.check(canary)
+    assert "create" in watch.recorded
+    assert watch.spans > 0
 
 
 @few

@@ -37,7 +37,8 @@ class FakeGround(Ground):
     def __init__(self) -> None:
         super().__init__("fake")
         self._stack = contextlib.ExitStack()
-        self._fake = self._stack.enter_context(use(ScriptedFake()))
+        self._fake = ScriptedFake()
+        self._stack.enter_context(use(self._fake))
 
     def objects(self, mark: Mapping[str, str]) -> list[Object]:
         """Return the living sandboxes that carry the labels."""

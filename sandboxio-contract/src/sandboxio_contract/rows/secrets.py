@@ -5,6 +5,7 @@ import io
 import os
 import secrets
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -102,7 +103,7 @@ async def _refusals(target: Target, leaving: Leaving, word: str) -> None:
         {"resources": word},
     ]
     for options in wrong:
-        await _noted(leaving, lambda options=options: _made(target, {**given, **options}))
+        await _noted(leaving, partial(_made, target, {**given, **options}))
     with contextlib.suppress(sandboxio.SandboxError):
         plan = await sandboxio.plan(target.dsn, secrets={"CANARY": word}, probe=True)
         leaving.add("reprs", repr(plan), repr(plan.parameters))
