@@ -1,7 +1,6 @@
 """The row about synchronous code."""
 
 import inspect
-import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -31,9 +30,11 @@ FACADES: tuple[tuple[type, type], ...] = (
     (FileReader, SyncFileReader),
     (FileWriter, SyncFileWriter),
 )
+WORD = b"a file of the facade's"
 ALONE = {"open", "finish", "abandon", "discarded_bytes"}
 """How `open_read` and `open_write` begin and end; `Process.discarded_bytes` is an attribute there."""
-Shown = tuple[type[BaseException], type[BaseException] | None]
+Shown = tuple[type[BaseException], type[BaseException] | None] | tuple[bytes, int] | None
+"""The class of an error and of its cause, or what a call returned; ``None`` where an error was expected and none came."""
 
 
 @row("SYN-01", within=90)
@@ -48,13 +49,14 @@ async def the_facade_does_the_same(target: Target) -> Finding:
     else:
         raise Violated("create_sync() was taken in a thread that runs an event loop")
     async with target.sandbox() as sb:
-        own = {name: await _error_of(call) for name, call in _wrong(sb).items()}
+        own: dict[str, Shown] = {"a file": await _filed(sb), "a stream": await _streamed(sb)}
+        own |= {name: await _error_of(call) for name, call in _wrong(sb).items()}
     own |= await _absent(target)
     theirs, sandbox_id = await target.look(_used, target)
     for name, shown in own.items():
         require(theirs.get(name) == shown, f"{name}: {_text(theirs.get(name))} instead of {_text(shown)}")
     require(await gone(target, sandbox_id), "leaving the block of create_sync() left the sandbox alive")
-    return proven(f"{names} names with the same parameters; {len(own)} errors of the same class and cause; it is gone")
+    return proven(f"{names} names with the same parameters; {len(own)} results and errors are the same; it is gone")
 
 
 def _same_surface() -> int:
@@ -99,7 +101,33 @@ async def _awaited_status(result: Awaitable[Any]) -> None:
     (await result).raise_for_status()
 
 
-async def _error_of(call: Callable[[], Awaitable[object]]) -> Shown | None:
+async def _filed(sb: Sandbox) -> Shown:
+    try:
+        await sb.files.write("facade", WORD)
+        return await sb.files.read("facade"), 0
+    except SandboxError as error:
+        return _shown(error)
+
+
+async def _streamed(sb: Sandbox) -> Shown:
+    async with sb.stream(["echo", "streamed"]) as proc:
+        return b"".join([chunk.data async for chunk in proc]), await proc.wait()
+
+
+def _filed_here(sb: SyncSandbox) -> Shown:
+    try:
+        sb.files.write("facade", WORD)
+        return sb.files.read("facade"), 0
+    except SandboxError as error:
+        return _shown(error)
+
+
+def _streamed_here(sb: SyncSandbox) -> Shown:
+    with sb.stream(["echo", "streamed"]) as proc:
+        return b"".join(chunk.data for chunk in proc), proc.wait()
+
+
+async def _error_of(call: Callable[[], Awaitable[object]]) -> Shown:
     try:
         await call()
     except SandboxError as error:
@@ -107,7 +135,7 @@ async def _error_of(call: Callable[[], Awaitable[object]]) -> Shown | None:
     return None
 
 
-async def _absent(target: Target) -> dict[str, Shown | None]:
+async def _absent(target: Target) -> dict[str, Shown]:
     try:
         dsn = target.ground.absent_template()
     except Inconclusive:
@@ -119,19 +147,14 @@ async def _absent(target: Target) -> dict[str, Shown | None]:
     return {"an absent template": await _error_of(make)}
 
 
-def _used(target: Target) -> tuple[dict[str, Shown | None], str]:
+def _used(target: Target) -> tuple[dict[str, Shown], str]:
     """Use the facade from this thread; return its errors, and the id of a sandbox whose block was left."""
-    word = secrets.token_hex(4).encode()
     mark: dict[str, Any] = {"metadata": target.mark, "timeout": LIFETIME}
     with create_sync(target.dsn, **mark) as sb:
         target.made.add(sb.id)
         require(sb.run(["true"]).ok, "run() of the facade failed")
-        sb.files.write("facade", word)
-        require(sb.files.read("facade") == word, "a file of the facade's does not come back")
-        with sb.stream(["echo", "streamed"]) as proc:
-            require(b"".join(chunk.data for chunk in proc) == b"streamed\n", "a stream of the facade's is not whole")
-            require(proc.wait() == 0, "a stream of the facade's ends with another code")
-        found = {name: _sync_error(call) for name, call in _wrong(sb).items()}
+        found: dict[str, Shown] = {"a file": _filed_here(sb), "a stream": _streamed_here(sb)}
+        found |= {name: _sync_error(call) for name, call in _wrong(sb).items()}
     try:
         sb.run(["true"])
     except SandboxGone:
@@ -146,7 +169,7 @@ def _used(target: Target) -> tuple[dict[str, Shown | None], str]:
     return found, sb.id
 
 
-def _sync_error(call: Callable[[], object]) -> Shown | None:
+def _sync_error(call: Callable[[], object]) -> Shown:
     try:
         call()
     except SandboxError as error:
@@ -161,8 +184,7 @@ def _shown(error: SandboxError) -> Shown:
     return type(error), None if cause is None else type(cause)
 
 
-def _text(shown: Shown | None) -> str:
+def _text(shown: Shown) -> str:
     if shown is None:
         return "no error"
-    cause = "no cause" if shown[1] is None else shown[1].__name__
-    return f"{shown[0].__name__} ({cause})"
+    return " from ".join(one.__name__ if isinstance(one, type) else repr(one) for one in shown)

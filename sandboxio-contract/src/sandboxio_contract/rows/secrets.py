@@ -15,13 +15,13 @@ from sandboxio.cli import main
 
 from sandboxio_contract.leaving import Leaving, shown_forms, watched
 from sandboxio_contract.rows import row
-from sandboxio_contract.rows.inside import DEADLINE, need_shell, output_of
+from sandboxio_contract.rows.inside import DEADLINE, ends_one_tree, need_shell, output_of
 from sandboxio_contract.rows.refusing import recorded
 from sandboxio_contract.target import Target
 from sandboxio_contract.verdict import Finding, Inconclusive, Part, proven, require, summed
 
-ARGUMENTS = "cat /proc/[0-9]*/cmdline"
-"""Shows the arguments of every process that a sandbox has."""
+ARGUMENTS = "cat /proc/[0-9]*/cmdline 2>/dev/null; true"
+"""Shows the arguments of every process that a sandbox has, those that end meanwhile aside."""
 PRINTED = 'printf %s "$CANARY"'
 CONTROLLED = ("errors", "audit queue", "audit file", "log", "spans")
 """Where something that is no secret must be found, so that finding no secret there means something."""
@@ -118,14 +118,15 @@ async def _made(target: Target, options: dict[str, Any]) -> object:
 
 async def _operations(target: Target, leaving: Leaving, word: str, marker: str) -> None:
     async with target.sandbox(secrets={"CANARY": word}, audit=leaving.audit) as sb:
+        with contextlib.suppress(Inconclusive):
+            leaving.add("labels", await target.look(_labels, target, sb.id))
         for call in _calls(target, sb, word, marker):
             await _noted(leaving, call)
         shown = [repr(getattr(sb, name)) for name in vars(sb) if not name.startswith("_")]
         leaving.add("reprs", repr(sb), repr(sb.info()), *shown)
         with contextlib.suppress(Inconclusive):
-            leaving.add("labels", await target.look(_labels, target, sb.id))
-        with contextlib.suppress(Inconclusive):
-            await target.look(target.ground.lose, sb.id)
+            if ends_one_tree(sb):
+                await target.look(target.ground.lose, sb.id)
             await _noted(leaving, lambda: sb.run(["true", word]))
 
 
@@ -151,7 +152,6 @@ def _calls(target: Target, sb: Sandbox, word: str, marker: str) -> list[Callable
         lambda: sb.run(["true"], env={"A=B": word}),
         lambda: sb.run(["true"], env={"CANARY": word}),
         lambda: sb.run(["true"], cwd=f"/no/{word}"),
-        lambda: sb.run(["sleep", "30"], env={"ALSO": word}, timeout=DEADLINE),
         lambda: sb.run_code(f"# {word}\nraise SystemExit(3)"),
         stream,
         lambda: files.write(f"{word}/file", word),
@@ -162,6 +162,7 @@ def _calls(target: Target, sb: Sandbox, word: str, marker: str) -> list[Callable
         lambda: files.upload(f"/nowhere/{word}", "to"),
         lambda: files.download(f"{word}/none", f"/nowhere/{word}"),
         connect,
+        lambda: sb.run(["sleep", "30"], env={"ALSO": word}, timeout=DEADLINE),  # which may end the sandbox
     ]
 
 
