@@ -35,6 +35,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(teardown, "SHORT_GRACE", 0.5)
     monkeypatch.setattr(sweep, "DELAYS", sweep.AT_ONCE)
     monkeypatch.setattr(sweep, "GIVEN_UP", 0.3)
+    monkeypatch.setattr(sweep, "HELD", 0.02)
     monkeypatch.setenv("SBX_TEARDOWN_GRACE", "0.5")
 
 

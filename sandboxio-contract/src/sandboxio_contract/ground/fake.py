@@ -181,21 +181,19 @@ class _Recorded(Gates):
 
 
 class _PassingClock(Clock):
-    """Goes on by itself, since rows wait for the end of lifetimes."""
-
-    def __init__(self) -> None:
-        self._ahead = 0.0
-        super().__init__()
-        self.now = time.time()
+    """This machine's: rows wait for the end of lifetimes, and compare them with it. What commands take is not added."""
 
     @property
     def now(self) -> float:
         """Seconds since the epoch."""
-        return time.time() + self._ahead
+        return time.time()
 
     @now.setter
     def now(self, value: float) -> None:
-        self._ahead = value - time.time()
+        """Stay: it can't be set."""
+
+    def advance(self, seconds: float) -> None:
+        """Stay: it can't be advanced."""
 
 
 def script(fake: FakeBackend) -> None:

@@ -20,6 +20,8 @@ AT_ONCE = 6
 MOST_POINTS = 400
 DELAYS = 30
 GIVEN_UP = 1.0
+HELD = 0.2
+"""Seconds for which a request of a cancelled creation is held on."""
 LATE = 15.0
 """Seconds within which what was made late has to be gone."""
 PLACES: tuple[Place, ...] = ("before send", "after commit")
@@ -122,7 +124,7 @@ async def _at_the_wire(target: Target) -> Part:
                     await target.look(gate.reached.wait, GRACE)
                     group.cancel_scope.cancel()
                     with anyio.CancelScope(shield=True):
-                        await anyio.sleep(0.2)
+                        await anyio.sleep(HELD)
                         gate.open()
                 if not gate.reached.is_set():
                     faults.append(f"{kind} was never sent")
