@@ -36,6 +36,8 @@ from sandboxio.hookspecs import hookimpl
 from sandboxio.testing import Answer, FakeBackend, stalling
 from sandboxio.testing.backend import FakeError
 
+from .stub import registered
+
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[2]
 SECRET = "s3cr3t-canary-value"
@@ -145,6 +147,24 @@ async def test_files_are_recorded(sandbox: Sandbox, queue: QueueSink, tmp_path: 
         ("file_read", "/work/nope", None, None, "SBX_E1701"),
         ("file_stat", "/work/nope", None, None, "SBX_E1701"),
     ]
+
+
+async def test_what_the_provider_blocked_is_recorded(sbx_fake: FakeBackend, sandbox: Sandbox, queue: QueueSink) -> None:
+    """NET-07."""
+    await sandbox.run(["true"])
+    sbx_fake.sandboxes[0].denials = 2
+    await sandbox.run(["true"])
+    async with sandboxio.connect("fake://", sandbox.id, audit=AuditConfig(sinks=(queue,))) as again:
+        await again.files.write("a", b"")
+    assert [event.network_denials for event in queue.drain()] == [0, 0, 2, 2, 2, 2]
+
+
+async def test_a_provider_that_counts_nothing_says_nothing(queue: QueueSink) -> None:
+    """NET-07."""
+    target = f"{registered().info.name}://"
+    async with sandboxio.create(target, audit=AuditConfig(sinks=(queue,))) as sandbox:
+        await sandbox.run(["true"])
+    assert {event.network_denials for event in queue.drain()} == {None}
 
 
 async def test_failures_are_recorded(sbx_fake: FakeBackend, sandbox: Sandbox, queue: QueueSink) -> None:

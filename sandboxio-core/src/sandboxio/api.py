@@ -90,6 +90,7 @@ class Creation(Pending):
             async with prepared.recorder.operation(record):
                 await review_create(spec, calls.redactor)
                 opened = await create_opened(calls, spec, lambda line: self._progress(calls.redactor.text(line)))
+                prepared.recorder.ask(opened.session)
                 made.append(Sandbox(calls, opened, prepared.recorder))
                 record.subject = Subject(spec.backend, opened.plan.tier.value, spec.metadata, opened.seen.sandbox_id)
                 record.receipts = receipts_of(opened.plan)

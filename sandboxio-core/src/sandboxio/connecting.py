@@ -57,6 +57,7 @@ class Connection(Pending):
         try:
             async with recorder.operation(record):
                 opened = await _connect(calls, config, sandbox_id, expected)
+                recorder.ask(opened.session)
                 record.subject = Subject(info.name, opened.plan.tier.value, opened.plan.spec.metadata, sandbox_id)
                 record.receipts = receipts_of(opened.plan)
         except BaseException:

@@ -37,7 +37,6 @@ class Sandbox:
     def __init__(self, calls: PortCalls, opened: Opened, recorder: Recorder) -> None:
         plan, info = opened.plan, calls.backend.info
         self._lease = Lease(calls, opened, recorder)
-        recorder.ask(opened.session)
         self.id = opened.seen.sandbox_id
         self.backend = info.name
         self.isolation: IsolationTier = plan.tier
