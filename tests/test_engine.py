@@ -177,6 +177,9 @@ def engine_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]
 
         monkeypatch.setattr(daemon, "launch", launch)
 
+    def leave(path: Path) -> None:
+        pass
+
     def answers() -> bool:
         with suppress(subprocess.TimeoutExpired, IndexError):
             running[-1].wait(0.3)
@@ -185,7 +188,7 @@ def engine_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]
 
     monkeypatch.setattr(daemon, "answers", answers)
     monkeypatch.setattr(daemon, "install_docker", lambda: None)
-    monkeypatch.setattr(daemon, "remove_if_dead", lambda path: None)
+    monkeypatch.setattr(daemon, "remove_if_dead", leave)
     yield script
     for process in running:
         process.kill()

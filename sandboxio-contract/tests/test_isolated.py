@@ -51,7 +51,10 @@ def test_what_cannot_be_told_apart_is_this_machine(monkeypatch: pytest.MonkeyPat
 
 
 def _nothing_runs(local: Any) -> Any:
-    return lambda self, argv, env, cwd, *, stdin: local(self, ["false"], env, cwd, stdin=stdin)
+    def started(session: StubSession, argv: list[str], *rest: Any, **options: Any) -> Any:
+        return local(session, ["false"], *rest, **options)
+
+    return started
 
 
 def test_a_namespace_is_told_by_its_id_and_its_machine() -> None:
