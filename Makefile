@@ -6,6 +6,8 @@ DISTRIBUTIONS := sandboxio-core sandboxio-docker sandboxio-contract
 SOURCES := . $(DISTRIBUTIONS)
 PYPROJECTS := pyproject.toml $(DISTRIBUTIONS:%=%/pyproject.toml)
 ARGS ?=
+# Tests wait more than they compute, and what shares this machine's network waits for each other anyway.
+JOBS ?= 2
 
 .PHONY: venv engine engine-stop demo test lint format types clean
 
@@ -29,7 +31,7 @@ demo: venv engine
 # Without an engine the Docker tests are reported as not run; SANDBOXIO_REQUIRE=docker makes that a failure.
 test: venv
 	-$(PYTHON) -m engine start
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 lint: venv
 	$(BIN)/nox --session lint

@@ -5,6 +5,7 @@
 
 import os
 import signal
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ SIGNALS = {
     signal.SIGQUIT: signal.SIG_DFL,
     signal.SIGHUP: signal.SIG_DFL,
 }
+REQUIRED = set(os.environ.get("SANDBOXIO_REQUIRE", "").replace(",", " ").split())
 NOT_RUN = pytest.StashKey[list[str]]()
 
 
@@ -31,23 +33,48 @@ def pytest_configure() -> None:
     os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), str(Settings.from_environment().tools)])
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Fail at once where workers would otherwise each find that a required tool is missing."""
+    if session.config.getoption("numprocesses", None):
+        for marker in REQUIRED & set(TOOLS):
+            missing = TOOLS[marker][1]()
+            if missing:
+                raise pytest.UsageError(
+                    f"NOT RUN: {TOOLS[marker][0]} tests ({missing}), and SANDBOXIO_REQUIRE names {marker}"
+                )
+
+
 @pytest.hookimpl(trylast=True)  # after -m and -k have chosen
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("docker") or item.get_closest_marker("network"):
             item.add_marker("enable_socket")
-    required = os.environ.get("SANDBOXIO_REQUIRE", "").replace(",", " ").split()
+        if not item.get_closest_marker("xdist_group"):  # the tests of one file share what is costly
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
     for marker, (name, what_is_missing) in TOOLS.items():
         needing = [item for item in items if item.get_closest_marker(marker)]
         missing = what_is_missing() if needing else None
         if not missing:
             continue
         line = f"NOT RUN: {len(needing)} {name} tests ({missing})"
-        if marker in required:
+        if marker in REQUIRED:
             raise pytest.UsageError(f"{line}, and SANDBOXIO_REQUIRE names {marker}")
         config.stash.setdefault(NOT_RUN, []).append(line)
         config.hook.pytest_deselected(items=needing)
         items[:] = [item for item in items if item not in needing]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tell the process that started this worker, if it is one, what was not run."""
+    told = getattr(session.config, "workeroutput", None)
+    if told is not None:
+        told["not_run"] = session.config.stash.setdefault(NOT_RUN, [])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take what a worker tells; each collects the whole suite, so all tell the same."""
+    node.config.stash[NOT_RUN] = getattr(node, "workeroutput", {}).get("not_run", [])
 
 
 def pytest_terminal_summary(terminalreporter: "pytest.TerminalReporter", config: pytest.Config) -> None:

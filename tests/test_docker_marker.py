@@ -43,14 +43,21 @@ def test_without_an_engine_one_line_says_what_was_not_run(suite: Path) -> None:
     assert "1 passed, 2 deselected" in done.stdout
 
 
-@pytest.mark.parametrize("value", ["docker", "other, docker"])
+def test_workers_tell_it_once(suite: Path) -> None:
+    done = run(suite, "--numprocesses", "2")
+    assert done.returncode == 0
+    assert done.stdout.count("NOT RUN: 2 Docker tests (no engine answered at unix://") == 1
+    assert "1 passed" in done.stdout
+
+
+@pytest.mark.parametrize("value, workers", [("docker", "0"), ("other, docker", "0"), ("docker", "2")])
 def test_a_required_engine_that_is_missing_fails_the_run(
-    suite: Path, monkeypatch: pytest.MonkeyPatch, value: str
+    suite: Path, monkeypatch: pytest.MonkeyPatch, value: str, workers: str
 ) -> None:
     monkeypatch.setenv("SANDBOXIO_REQUIRE", value)
-    done = run(suite)
+    done = run(suite, "--numprocesses", workers)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "NOT RUN: 2 Docker tests" in done.stderr
+    assert "Docker tests (no engine answered" in done.stderr
 
 
 def test_a_missing_ssh_server_is_told_and_may_be_required(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:

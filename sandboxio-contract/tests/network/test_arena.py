@@ -194,7 +194,7 @@ def test_accept_then_silence_is_no_denial(arena: Arena) -> None:
 
 def test_a_function_can_be_called_inside(arena: Arena) -> None:
     assert arena.call(interfaces) == ["lo", LINK]
-    assert LINK not in interfaces()
+    assert interfaces() != ["lo", LINK]  # the host itself may have another run's
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         arena.call(lambda: 1 // 0)
     with pytest.raises(TimeoutError):

@@ -14,7 +14,11 @@ from sandboxio_contract.network import HostCanary, NotProvable, cleanup, guard, 
 from sandboxio_contract.network import addresses as taken
 from sandboxio_contract.network.addresses import HostNetworks, choose_addresses
 
-pytestmark = [pytest.mark.network, pytest.mark.skipif(os.geteuid() != 0, reason="the host canary needs root")]
+pytestmark = [
+    pytest.mark.xdist_group("network of this machine"),
+    pytest.mark.network,
+    pytest.mark.skipif(os.geteuid() != 0, reason="the host canary needs root"),
+]
 
 START = (
     "import os, signal, sys, time; from sandboxio_contract.network import HostCanary; canary = HostCanary.start();"
