@@ -6,6 +6,7 @@ import socketserver
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, cast
@@ -69,6 +70,10 @@ class ScriptedEngine:
             return 500, {"message": "late"}
 
         self.do(method, pattern, wait)
+
+    def hold(self, method: str, pattern: str) -> None:
+        """Take over such connections, and end them neither by itself nor when the client ends its side."""
+        self.do(method, pattern, lambda _: (101, None))
 
     def asked(self, method: str, pattern: str = "") -> list[Asked]:
         return [one for one in self.log if one.method == method and re.search(pattern, one.path)]
@@ -135,6 +140,10 @@ class _Handler(BaseHTTPRequestHandler):
         lines = None if streamed is None else [json.dumps(line) for line in streamed]
         content = b"" if answer is None else ("\n".join(lines) if lines is not None else json.dumps(answer)).encode()
         self.send_response(status)
+        if status == HTTPStatus.SWITCHING_PROTOCOLS:
+            self.end_headers()
+            cast("_Server", self.server).engine.released.wait(30)
+            return
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()

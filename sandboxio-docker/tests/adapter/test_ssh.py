@@ -96,7 +96,8 @@ async def test_a_cancelled_connect_leaves_no_program(ssh: FakeSsh) -> None:
 
 async def test_what_the_program_started_ends_with_it(ssh: FakeSsh, tmp_path: Path) -> None:
     ssh.install(
-        f"if os.fork() == 0:\n    open({str(tmp_path / 'child')!r}, 'w').write(str(os.getpid())); import time; time.sleep(60)"
+        "child = os.fork()\nif child == 0:\n    import time; time.sleep(60)\n"
+        f"open({str(tmp_path / 'child')!r}, 'w').write(str(child))"
     )
     stream = await connect_ssh(ENDPOINT.ssh_command or ())
     child = int((tmp_path / "child").read_text())
@@ -223,6 +224,35 @@ async def test_the_reaper_destroys_through_ssh(ssh: FakeSsh, engine: ScriptedEng
                 await anyio.sleep(0.01)
     finally:
         reaper._drop_link()
+
+
+@pytest.mark.parametrize("end", ["of the sandbox", "of its owner"])
+async def test_what_the_reaper_listens_to_ends_through_ssh_although_the_engine_does_not_end_it(
+    ssh: FakeSsh, engine: ScriptedEngine, end: str
+) -> None:
+    name = "sbx-1"
+    labels = {"io.sandboxio.managed": "1", "io.sandboxio.create-id": name}
+    engine.answer("GET", f"/containers/{CONTAINER}/json", 200, {"Id": CONTAINER, "Config": {"Labels": labels}})
+    engine.hold("POST", "/attach")
+    reaper = Reaper(Endpoint(HOST))
+    try:
+        await to_thread.run_sync(reaper.expect, name, time.time() + 60)
+        reaper.disk(name, 2**30, speaks=True)
+        reaper.have(name, CONTAINER)
+        with anyio.fail_after(10):
+            while not engine.asked("POST", "/attach"):
+                await anyio.sleep(0.01)
+        assert ssh.living
+        if end == "of the sandbox":
+            reaper.forget(name)
+        else:
+            engine.answer("DELETE", "", 404, {"message": "No such container"})
+            assert reaper._link is not None
+            reaper._link.close()
+        await until_none_lives(ssh)
+    finally:
+        if end == "of the sandbox":
+            reaper._drop_link()
 
 
 async def test_a_reaper_that_ssh_does_not_let_through_arms_nothing(behind: DockerBackend, ssh: FakeSsh) -> None:

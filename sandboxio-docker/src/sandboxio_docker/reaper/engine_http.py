@@ -185,11 +185,9 @@ def read_now(connection: socket.socket) -> bytes | None:
 
 
 def _through(command: Sequence[str], timeout: float) -> socket.socket:
-    from .ssh import dial  # with `subprocess`, which costs memory
+    from .ssh import Connection, dial  # with `subprocess`, which costs memory
 
-    tunnel = dial(command, timeout)
-    tunnel.leave()  # it ends with its socket
-    return tunnel.sock
+    return Connection(dial(command, timeout))
 
 
 def quote(text: str) -> str:

@@ -98,9 +98,12 @@ class Ledger:
         entry.gauge.used = entry.gauge.used or claim.busy
         entry.claim = claim
 
-    def forget(self, name: str) -> None:
-        """Drop a claim: its owner has seen it gone."""
-        self._entries.pop(name, None)
+    def forget(self, name: str) -> Entry | None:
+        """Drop a claim and return it: its owner has seen it gone."""
+        entry = self._entries.pop(name, None)
+        if entry is not None:
+            entry.ended = True
+        return entry
 
     def status(self, name: str) -> str | None:
         """Return why the claim was doomed, or ``None``."""

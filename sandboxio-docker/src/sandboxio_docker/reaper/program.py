@@ -121,13 +121,18 @@ class Program:
             self._ledger.unheard(entry, now)
 
     def _take_voice(self, entry: Entry, voice: Voice | None, *, refused: bool) -> None:
-        if voice is not None and len(self._voices) < self._most_voices:
+        if voice is not None and not entry.ended and len(self._voices) < self._most_voices:
             self._voices[voice.fileno()] = entry, voice
             self._hear(entry, voice)
             return
         if voice is not None:
             voice.close()
         self._ledger.unheard(entry, boot_clock(), refused=refused)
+
+    def _hear_no_more(self, entry: Entry | None) -> None:
+        # The engine never ends a stream that was attached to a container in its last moment.
+        for fd in [fd for fd, (heard, _) in self._voices.items() if heard is entry]:
+            self._voices.pop(fd)[1].close()
 
     def _patience(self) -> float | None:
         by_polling = self._link is not None and self._owner.fd is None
@@ -192,7 +197,7 @@ class Program:
             case "update":
                 self._ledger.update(claim_from_wire(message["claim"]))
             case "forget":
-                self._ledger.forget(str(message["name"]))
+                self._hear_no_more(self._ledger.forget(str(message["name"])))
             case "status":
                 return {"status": self._ledger.status(str(message["name"]))}
             case other:
@@ -206,6 +211,8 @@ class Program:
             report = self._workers.reports.get()
             if isinstance(report, Attempted):
                 self._ledger.attempted(report.entry, report.result, now)
+                if report.entry.ended:
+                    self._hear_no_more(report.entry)
             elif isinstance(report, Measured):
                 self._ledger.measured(report.entry, report.size, report.seconds, now, alone=report.alone)
             elif isinstance(report, Listening):

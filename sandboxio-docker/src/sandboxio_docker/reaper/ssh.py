@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import time
+import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -101,6 +102,25 @@ class Tunnel:
         assert self._process.stderr is not None
         self._process.stderr.close()
         self.leave()
+
+
+class Connection(socket.socket):
+    """A connection that is closed as a whole, at the latest with this process, unless that is killed.
+
+    The end of its input alone ends ssh only once the other side ends too, and an engine never ends a stream that was
+    attached to a container in its last moment (seen with Docker 20.10, 2026-11).
+    """
+
+    def __init__(self, tunnel: Tunnel) -> None:
+        timeout = tunnel.sock.gettimeout()
+        super().__init__(fileno=tunnel.sock.detach())
+        self.settimeout(timeout)
+        self._end = weakref.finalize(self, tunnel.end)
+
+    def close(self) -> None:
+        """Close it and end the program."""
+        super().close()
+        self._end()
 
 
 def dial(command: Sequence[str], timeout: float) -> Tunnel:
