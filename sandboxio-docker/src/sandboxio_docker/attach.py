@@ -29,6 +29,11 @@ class Demultiplexer:
         self._kind = STDOUT
         self._left = 0
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether what came so far ends with a frame."""
+        return not self._head and not self._left
+
     def split(self, data: bytes) -> Iterator[tuple[int, bytes]]:
         """Yield (stream, bytes) for the payload in ``data``, in order; what follows in one stream comes as one piece.
 
@@ -71,11 +76,13 @@ class Frames:
     async def receive(self) -> tuple[int, bytes] | None:
         """Return the next (stream, bytes); ``None`` at the end. Cancelling loses nothing.
 
-        :raises BrokenResourceError: the engine reports an error of its own, or sends no frames.
+        :raises BrokenResourceError: the engine reports an error of its own, or sends no frames, or half of one.
         """
         while not self._ready:
             data = await self._answer.receive()
             if not data:
+                if not self._demultiplexer.is_whole:
+                    raise anyio.BrokenResourceError("the connection ended within a piece of output")
                 return None
             try:
                 self._ready.extend(self._demultiplexer.split(data))

@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 import anyio
 from anyio import to_thread
-from sandboxio.agent.bootstrap import STATUS_LIFETIME
+from sandboxio.agent.bootstrap import STATUS_LIFETIME, STATUS_OWNER_GONE
 
 from sandboxio_docker.attach import wait_removed
 from sandboxio_docker.endpoint import Endpoint
@@ -29,19 +29,38 @@ KILLED = 137
 class Ending:
     """Watches one container's end: an open request to the engine, read only when needed; no task."""
 
-    def __init__(self, engine: Engine, reaper: Reaper, container_id: str, name: str, expires_at: float) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        reaper: Reaper,
+        container_id: str,
+        name: str,
+        expires_at: float,
+        *,
+        owner_elsewhere: bool = False,
+    ) -> None:
         self._engine = engine
         self._reaper = reaper
         self._container_id = container_id
         self._name = name
         self._expires_at = expires_at
+        # For another one's owner that is no loss of a connection: its end killed the sandbox, whichever way was quicker.
+        self._kills = (KILLED, STATUS_OWNER_GONE) if owner_elsewhere else (KILLED,)
         self._since = time.time() - 60
         self._waiting: Answer | None = None
+        self._renewing = anyio.Lock()
         self._reason: str | None = None
 
     async def watch(self, endpoint: Endpoint) -> None:
-        """Begin to watch; before the start, so that an early end is not missed."""
-        self._waiting = await wait_removed(endpoint, self._container_id)
+        """Begin to watch; before the start, so that an early end is not missed. Later it renews what was cut."""
+        async with self._renewing:
+            if self.was_cut():
+                await self.aclose()
+                self._waiting = await wait_removed(endpoint, self._container_id)
+
+    def was_cut(self) -> bool:
+        """Whether the open request ended without an answer: the way to the engine was cut, or the engine went."""
+        return self._waiting is None or self._waiting.has_ended()
 
     def busy(self) -> None:
         """Tell the reaper that user code may write to the disk from now on.
@@ -74,7 +93,7 @@ class Ending:
             return "lifetime"
         if status in (KILLED, None) and await self._ended_by_memory():
             return "memory_mb"
-        return "killed" if status == KILLED else "unknown"
+        return "killed" if status in self._kills else "unknown"
 
     def _told_by_reaper(self) -> str | None:
         try:

@@ -7,7 +7,14 @@ from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
 import anyio
-from sandboxio.errors import ConfigurationError, ExecutionError, ResourceLimitExceeded, SandboxError, SandboxGone
+from sandboxio.errors import (
+    ConfigurationError,
+    ConnectError,
+    ExecutionError,
+    ResourceLimitExceeded,
+    SandboxError,
+    SandboxGone,
+)
 from sandboxio.port import Chunk, Command, Exit, Killed
 
 from sandboxio_docker.attach import STDERR, Frames
@@ -31,6 +38,8 @@ DRAIN = 1.0
 """Seconds spent waiting, in all, for output after the command's end: a background child may write for ever."""
 POLLS = (0.02, 0.05, 0.1, 0.25, 0.5)
 """Seconds between looks at a command, the last one repeated."""
+SHORT_POLLS = POLLS[:3]
+"""Seconds between looks at a command whose output ended, and which should have ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +106,7 @@ class ExecDriver:
         """Return the next piece of output; see the port for when it is over."""
         try:
             return await self._receive()
-        except SandboxGone:
+        except (SandboxGone, ConnectError):
             await self.aclose()
             raise
 
@@ -107,14 +116,34 @@ class ExecDriver:
         while not self._over:
             # A background child may hold the pipe (moby #33039): only the command's own end counts, not the stream's.
             await self._look()
-            before = anyio.current_time()
+            before, at_end = anyio.current_time(), False
             with anyio.move_on_after(min(LOOK_EVERY, max(self._patience, 0))):
                 chunk = await self._next()
                 if self._ended:
                     self._patience -= anyio.current_time() - before
-                return chunk
-            self._over = self._ended
+                if chunk is not None:
+                    return chunk
+                at_end = True
+            if at_end:
+                await self._confirm_end()
+            self._over = self._ended or at_end
         return None
+
+    async def _confirm_end(self) -> None:
+        """Make sure that the other side ended the stream, and that it was not cut on the way: both look the same.
+
+        The engine ends it after the command, also where that closed its output before (moby's ``daemon/monitor.go``, read
+        2026-11; seen with Docker 20.10): a command that still runs was cut off. One that ended meanwhile may have been:
+        then the session's other connection went the same way.
+        """
+        for pause in SHORT_POLLS:
+            ended = not (await self._session.inspect(self._exec_id)).running
+            if self._session.was_cut():
+                break
+            if ended:
+                return
+            await anyio.sleep(pause)
+        raise await self._session.lost()
 
     async def _look(self) -> None:
         now = anyio.current_time()
@@ -126,9 +155,8 @@ class ExecDriver:
         try:
             frame = await self._frames.receive()
         except CONNECTION_LOST as error:
-            raise await self._session.gone() from error
+            raise await self._session.lost() from error
         if frame is None:
-            self._over = True
             return None
         return Chunk("stderr" if frame[0] == STDERR else "stdout", frame[1])
 
@@ -192,11 +220,8 @@ class ExecDriver:
         """Tell apart who ended the command: the kernel for want of memory, the end of the whole sandbox, or a kill."""
         if await self._session.out_of_memory(self._began):
             return Exit(KILLED, limit="memory_mb")
-        for pause in POLLS:
-            # The engine notes the command's end before the container's.
-            if await self._session.has_ended():
-                raise await self._session.gone()
-            await anyio.sleep(pause)
+        if await self._session.has_ended():
+            raise await self._session.gone()
         return Exit(KILLED)
 
     async def kill(self) -> Killed:

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from sandboxio.errors import CapabilityNotSupported, ConfigurationError, SandboxGone
+import anyio
+from sandboxio.errors import CapabilityNotSupported, ConfigurationError, ConnectError, SandboxError, SandboxGone
 from sandboxio.port import CODE_PATH, Command, ProcessDriver
 
 from sandboxio_docker.attach import start_exec
@@ -12,8 +13,9 @@ from sandboxio_docker.ending import Ending
 from sandboxio_docker.endpoint import Endpoint
 from sandboxio_docker.engine import Engine
 from sandboxio_docker.errors import is_gone
-from sandboxio_docker.exec_driver import ExecDriver, Look, wants_stdin
+from sandboxio_docker.exec_driver import POLLS, ExecDriver, Look, wants_stdin
 from sandboxio_docker.sdk import Sdk
+from sandboxio_docker.wire import EngineAnswer
 
 WITH_CODE = """
 f=$(mktemp "${TMPDIR:-/tmp}/sbx.XXXXXX") && cat >"$f" || exit 126
@@ -61,7 +63,11 @@ class ExecSession:
         if make:
             user = "0" if self._first else None
             driver = await self._start(Command(("mkdir", "-p", "-m", "1777", cwd), cwd="/", user=user))
-            if (await driver.wait()).code != 0:
+            try:
+                ended = await driver.wait()
+            finally:
+                await driver.aclose()
+            if ended.code != 0:
                 return
         self._cwd = cwd
 
@@ -85,6 +91,10 @@ class ExecSession:
         interpreter = command.argv[0] if command.code is not None else None
         if command.code is not None:
             command = replace(command, argv=("sh", "-c", WITH_CODE, "sh", str(len(command.code)), *command.argv))
+        try:
+            await self._ending.watch(self._endpoint)
+        except EngineAnswer as error:
+            raise await self.gone() if is_gone(error) else error from None
         exec_id = await self.explained(lambda client: _create(client, self._container_id, command))
         driver = ExecDriver(self, exec_id, await start_exec(self._endpoint, exec_id), interpreter)
         try:
@@ -117,10 +127,27 @@ class ExecSession:
         """Return the error for a sandbox that ended."""
         return SandboxGone("the container ended", reason=await self._ending.reason())
 
+    async def lost(self) -> SandboxError:
+        """Return the error for a connection that ended before its time: with the sandbox, or without it."""
+        if await self.has_ended():
+            return await self.gone()
+        return ConnectError(
+            "the connection to the Docker engine was lost while a command ran: of its output the rest is missing",
+            hint="see whether the engine restarted, or what is between here and there; the command may have had effects",
+        )
+
+    def was_cut(self) -> bool:
+        """Whether the session's other connection, which nobody ends while the sandbox lives, is gone as well."""
+        return self._ending.was_cut()
+
     async def has_ended(self) -> bool:
-        """Whether the container runs no more."""
-        answer = await self.explained(lambda client: client.inspect_container(self._container_id))
-        return not answer["State"]["Running"]
+        """Whether the container runs no more: the engine notes a command's end some time before the container's."""
+        for pause in POLLS:
+            answer = await self.explained(lambda client: client.inspect_container(self._container_id))
+            if not answer["State"]["Running"]:
+                return True
+            await anyio.sleep(pause)
+        return False
 
     async def out_of_memory(self, since: float) -> bool:
         """Whether a process here died for want of memory since then."""

@@ -1,6 +1,6 @@
 """Engines behind ssh: a connection pool for the SDK, and a stream for what is awaited. One ssh program per connection."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -80,6 +80,11 @@ class SshStream(ByteStream):
     def __init__(self, stream: UNIXSocketStream, tunnel: Tunnel) -> None:
         self._stream = stream
         self._tunnel = tunnel
+
+    @property
+    def extra_attributes(self) -> Mapping[Any, Callable[[], Any]]:
+        """Name the socket to ssh."""
+        return self._stream.extra_attributes
 
     async def receive(self, max_bytes: int = 65536) -> bytes:
         """Return the next bytes.

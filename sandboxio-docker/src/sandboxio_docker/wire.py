@@ -68,6 +68,18 @@ class Answer:
         except anyio.EndOfStream:
             return b""
 
+    def has_ended(self) -> bool:
+        """Whether the other side ended it, and nothing is left to be received; takes nothing and never waits."""
+        if self._rest:
+            return False
+        try:
+            with self._stream.extra(SocketAttribute.raw_socket).dup() as copy:
+                return not copy.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
     async def send(self, data: bytes) -> None:
         """Write to the upgraded connection."""
         await self._stream.send(data)

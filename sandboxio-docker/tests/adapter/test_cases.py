@@ -65,9 +65,15 @@ async def test_parallel_commands_keep_their_own_output(target: str) -> None:
 
 
 async def test_no_output_is_ever_lost() -> None:
-    """OUT-05: five hundred times; the end of the output is not the end of the command."""
+    """OUT-05: five hundred times."""
     async with sandboxio.create(PYTHON, timeout=120) as sandbox:
         assert {await output(sandbox, ["echo", "hello"]) for _ in range(500)} == {"hello\n"}
+
+
+@both
+async def test_the_end_of_the_output_is_not_the_end_of_the_command(target: str) -> None:
+    """OUT-05."""
+    async with sandboxio.create(target, timeout=60) as sandbox:
         result = await sandbox.run(["sh", "-c", "echo early; exec >&- 2>&-; sleep 2; exit 7"], timeout=20)
         assert (result.exit_code, result.stdout) == (7, "early\n")
         assert result.duration >= 2
@@ -164,9 +170,10 @@ async def test_tools_that_the_code_replaced_or_removed_are_not_relied_on() -> No
             await sandbox.run("echo hi")
 
 
-async def test_a_connection_that_is_cut_is_no_success() -> None:
+@both
+async def test_a_connection_that_is_cut_is_no_success(target: str) -> None:
     """GON-05: neither an end of the output like any other, nor a wait for nothing."""
-    with contextlib.closing(DockerGround(PYTHON)) as ground, ground.spied() as spied:
+    with contextlib.closing(DockerGround(target)) as ground, ground.spied() as spied:
         async with sandboxio.create(spied.dsn, timeout=60) as sandbox:
             wire: Any = spied.wire
             with anyio.fail_after(30):
