@@ -55,7 +55,7 @@ class Joining:
         self._labels: Mapping[str, str] = inspected["Config"]["Labels"]
         self._expires_at = seen.expires_at
         self._disk_to_watch = disk_to_watch(inspected)
-        self._ending = Ending(engine, reaper, seen.sandbox_id, seen.name, seen.expires_at)
+        self._ending = Ending(engine, reaper, seen.sandbox_id, seen.name, seen.expires_at, owner_elsewhere=True)
 
     async def open(self, config: DockerConfig) -> Session:
         """Open it over the transport that the container was made for.
