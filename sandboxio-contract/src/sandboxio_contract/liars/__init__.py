@@ -40,6 +40,7 @@ _MANY, _BIG, _DELETED = (
     "deleted_files_that_are_open_hit_the_disk_cap",
 )
 _REACHED, _LEAVES = "secrets_reach_commands_by_their_environment_alone", "no_secret_leaves"
+_CONNECTED = "a_tree_that_a_connection_started_is_gone"
 _TEARDOWN = {"TRD-02", "TRD-03", "TRD-04", "TRD-05", "TRD-07", "LOOP-01", "TMO-03"}
 
 LIARS: tuple[Liar, ...] = (
@@ -82,6 +83,9 @@ LIARS: tuple[Liar, ...] = (
     Liar("liar-unbounded", "the disk cap is only in the receipt", "docker", {"CAP-01"}, rows={_MANY, _BIG, _DELETED}),
     Liar("liar-unmeasured", "only single files are held to the disk cap", "docker", {"CAP-01"}, rows={_MANY, _DELETED}),
     Liar("liar-unlooked", "deleted files do not count for the disk cap", "docker", {"CAP-01"}, rows={_DELETED}),
+    Liar(
+        "liar-spares", "a further connection's kill says tree, and spares it", "docker", {"TMO-04"}, rows={_CONNECTED}
+    ),
     Liar("liar-keeps", "secrets are in the container's configuration", "docker", {"SEC-04"}),
     Liar("liar-open", "the network is open although the plan says deny", "docker", {"NET-02"}, {"NET-10", "ISO-06"}),
     Liar("liar-swaps", "memory is capped, swap is not", "docker", {"CAP-03"}, {"ISO-06"}),

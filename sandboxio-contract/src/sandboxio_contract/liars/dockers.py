@@ -15,7 +15,18 @@ from sandboxio.errors import SandboxError
 from sandboxio.hookspecs import hookimpl
 from sandboxio.planning import Absent, Enforcement, Plan
 from sandboxio.policy import NetworkPolicy
-from sandboxio.port import Backend, BackendInfo, Command, Exit, Facts, Observation, ProcessDriver, Progress, Session
+from sandboxio.port import (
+    Backend,
+    BackendInfo,
+    Command,
+    Exit,
+    Facts,
+    Killed,
+    Observation,
+    ProcessDriver,
+    Progress,
+    Session,
+)
 from sandboxio.spec import SandboxSpec
 from sandboxio.target import BackendConfig
 
@@ -209,6 +220,30 @@ class _Silent:
         return replace(await self._inner.wait(), limit=None)
 
 
+class _Spares(_Liar):
+    """Says over a further connection that a tree is gone, and lets it live."""
+
+    async def open(self, sandbox_id: str, plan: Plan | None = None) -> Session:
+        session: Any = await super().open(sandbox_id, plan)
+        if plan is None:
+            start, info = session.start, session.info
+
+            async def started(command: Command) -> ProcessDriver:
+                return _Sparing(await start(command))
+
+            session.start = started
+            session.info = lambda: {**info(), "kill": "tree"}
+        return session  # type: ignore[no-any-return]
+
+
+class _Sparing:
+    def __init__(self, inner: ProcessDriver) -> None:
+        self.receive, self.send, self.close_stdin, self.wait = inner.receive, inner.send, inner.close_stdin, inner.wait
+
+    async def kill(self) -> Killed:
+        return "tree"
+
+
 class _Undying(_Liar):
     """Tells its client another end than the provider."""
 
@@ -310,6 +345,7 @@ liar_uncapped = Adapter("liar-uncapped", _uncapped)
 liar_unmeasured = Adapter("liar-unmeasured", _unwatched)
 liar_unbounded = Adapter("liar-unbounded", _unbounded)
 liar_unlooked = Adapter("liar-unlooked", _as_planned, _Unlooked)
+liar_spares = Adapter("liar-spares", _as_planned, _Spares)
 liar_keeps = Adapter("liar-keeps", _keeps)
 liar_open = Adapter("liar-open", _open)
 liar_swaps = Adapter("liar-swaps", _swaps)

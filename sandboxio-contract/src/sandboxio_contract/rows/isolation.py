@@ -19,8 +19,11 @@ from sandboxio_contract.rows import row
 from sandboxio_contract.rows.promises import is_dated
 from sandboxio_contract.rows.refusing import recorded
 from sandboxio_contract.target import Target
-from sandboxio_contract.verdict import Finding, Inconclusive, Part, proven, require, summed
+from sandboxio_contract.verdict import Finding, Inconclusive, Part, Status, proven, require, summed
 
+_ASKED = "import ctypes; print(ctypes.CDLL(None).prctl(39, 0, 0, 0, 0))"
+"""Asks the kernel for no-new-privileges where its status has no such line (gVisor's)."""
+_JUDGED: dict[bool | None, Status] = {True: "proven", False: "violated", None: "not-provable"}
 _LIMITS = {"Memory": "memory", "MemorySwap": "memory with swap", "PidsLimit": "processes", "NanoCpus": "CPU"}
 
 
@@ -124,14 +127,15 @@ async def docker_is_hardened(target: Target) -> Finding:
         held = await target.look(target.ground.inspect, sb.id)
         seen = await sb.run(["cat", "/proc/self/status"])
         status = seen.stdout if seen.ok else await target.look(target.ground.status, sb.id)
-    lines = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+        lines = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+        privileges = lines.get("NoNewPrivs") or (await sb.run(["python3", "-c", _ASKED])).stdout.strip()
     security = str(held.get("SecurityOpt"))
     unset = [name for field, name in _LIMITS.items() if not _positive(held.get(field))]
     shared = [name for name in ("PidMode", "IpcMode", "UTSMode", "UsernsMode") if held.get(name) == "host"]
-    facts = {
+    facts: dict[str, bool | None] = {
         "capabilities dropped": held.get("CapDrop") == ["ALL"] and not held.get("CapAdd"),
         "no capability in force": set(lines["CapEff"] + lines["CapPrm"]) == {"0"},
-        "no-new-privileges": lines["NoNewPrivs"] == "1" and "no-new-privileges" in security,
+        "no-new-privileges": _held("no-new-privileges" in security, privileges),
         "seccomp on": lines.get("Seccomp") == "2" and "unconfined" not in security,
         "not privileged": held.get("Privileged") is False,
         "no host mounts": not held.get("Binds") and not held.get("Mounts"),
@@ -141,9 +145,16 @@ async def docker_is_hardened(target: Target) -> Finding:
         "no device": not held.get("Devices") and not held.get("DeviceRequests"),
     }
     return summed(
-        Part(name, "proven" if holds else "violated", "held" if holds else _shown(held))
+        Part(name, _JUDGED[holds], "held" if holds else "nothing inside says so" if holds is None else _shown(held))
         for name, holds in facts.items()
     )
+
+
+def _held(by_engine: bool, told_inside: str) -> bool | None:
+    """Whether both say so; ``None`` where only the engine does."""
+    if not by_engine or told_inside not in ("", "1"):
+        return False
+    return True if told_inside else None
 
 
 def _positive(value: object) -> bool:

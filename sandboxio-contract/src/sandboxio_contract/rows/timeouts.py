@@ -1,6 +1,7 @@
 """Rows about the deadline of a call: refused if unbounded, raised in time, and the whole tree is gone."""
 
 import time
+import warnings
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from sandboxio_contract.rows.inside import (
     GRACE,
     SLACK,
     ends_one_tree,
+    gone,
     has_python,
     left_over,
     need_shell,
@@ -135,6 +137,26 @@ async def a_timed_out_tree_is_gone(target: Target) -> Finding:
     return proven(f"{len(MEMBERS)} kinds of children stopped for good; another command went on")
 
 
+@row("TMO-04", world=True)
+async def a_tree_that_a_connection_started_is_gone(target: Target) -> Finding:
+    """It is over a further connection too, by the word of the one that made the sandbox, or with the whole sandbox."""
+    async with target.sandbox() as sb:
+        await need_shell(sb)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            again = await sandboxio.connect(target.dsn, sb.id)
+        try:
+            await _tree_dies(again, seen_by=sb)
+            if not ends_one_tree(again):
+                require(
+                    await gone(target, sb.id), "the connection had to end the sandbox, and the provider still has it"
+                )
+                return proven("a connection ends the whole sandbox in a tree's place, as its info() says")
+        finally:
+            await again.kill()
+    return proven(f"{len(MEMBERS)} kinds of children of a connection's command stopped for good")
+
+
 @row("TMO-07", world=True)
 async def a_background_child_is_not_waited_for(target: Target) -> Finding:
     """A child that keeps stdout open does not hold the call, and goes on living and writing afterwards (OUT-01)."""
@@ -206,13 +228,13 @@ async def _bystander(sb: Sandbox, outcome: list[object]) -> None:
         outcome.append(error)
 
 
-async def _tree_dies(sb: Sandbox) -> None:
+async def _tree_dies(sb: Sandbox, seen_by: Sandbox | None = None) -> None:
     started = time.monotonic()
     await raises(ExecutionTimeout, sb.run(["sh", "-c", TREE], timeout=2), "run(a tree, timeout=2)")
     took = time.monotonic() - started
     require(2 <= took <= 2 + GRACE, f"ExecutionTimeout came after {took:.1f} s instead of 2")
     if ends_one_tree(sb):
-        await _no_beat(sb)
+        await _no_beat(seen_by or sb)
 
 
 async def _no_beat(sb: Sandbox) -> None:
