@@ -232,7 +232,8 @@ async def test_what_the_reaper_listens_to_ends_through_ssh_although_the_engine_d
 ) -> None:
     name = "sbx-1"
     labels = {"io.sandboxio.managed": "1", "io.sandboxio.create-id": name}
-    engine.answer("GET", f"/containers/{CONTAINER}/json", 200, {"Id": CONTAINER, "Config": {"Labels": labels}})
+    seen = {"Id": CONTAINER, "Config": {"Labels": labels}, "State": {"Running": True}}
+    engine.answer("GET", f"/containers/{CONTAINER}/json", 200, seen)
     engine.hold("POST", "/attach")
     reaper = Reaper(Endpoint(HOST))
     try:

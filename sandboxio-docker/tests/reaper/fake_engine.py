@@ -30,6 +30,7 @@ class Container:
     labels: dict[str, str]
     size: int = 0
     processes: int = 1
+    runs: bool = True
     listeners: list[socket.socket] = field(default_factory=list[socket.socket])
 
 
@@ -144,29 +145,36 @@ class FakeEngine:
             plain.close()
             return
         with connection:
-            head = b""
-            while b"\r\n\r\n" not in head:
-                piece = connection.recv(4096)
-                if not piece:
-                    return
-                head += piece
-            method, path, _ = head.decode().split("\r\n")[0].split(" ")
-            self.answering.wait()
-            with self._changed:
-                self.log.append((method, path))
-                status, body = self._answer(method, path)
-                self._changed.notify_all()
-            if status == HANG:
-                self._ended.wait()
-            elif status == ATTACH:
-                self._attach(connection, path.split("/")[2])
-            elif status:
-                text = json.dumps(body).encode()
-                reply = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n"
-                try:
-                    connection.sendall(reply.encode() + text)
-                except OSError:
-                    return
+            while self._serve_one(connection):
+                pass
+
+    def _serve_one(self, connection: socket.socket) -> bool:
+        """Answer one request; return whether the connection may bring another one."""
+        head = b""
+        while b"\r\n\r\n" not in head:
+            piece = connection.recv(4096)
+            if not piece:
+                return False
+            head += piece
+        method, path, _ = head.decode().split("\r\n")[0].split(" ")
+        self.answering.wait()
+        with self._changed:
+            self.log.append((method, path))
+            status, body = self._answer(method, path)
+            self._changed.notify_all()
+        if status == HANG:
+            self._ended.wait()
+        elif status == ATTACH:
+            self._attach(connection, path.split("/")[2])
+        elif status:
+            text = json.dumps(body).encode()
+            reply = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n"
+            try:
+                connection.sendall(reply.encode() + text)
+            except OSError:
+                return False
+            return b"Connection: close" not in head
+        return False
 
     def _attach(self, connection: socket.socket, wanted: str) -> None:
         connection.sendall(b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n")
@@ -203,7 +211,12 @@ class FakeEngine:
             for network in self.networks.values():
                 network.holds.discard(found.id)
             return 204, None
-        data: dict[str, object] = {"Id": found.id, "Name": f"/{found.name}", "Config": {"Labels": found.labels}}
+        data: dict[str, object] = {
+            "Id": found.id,
+            "Name": f"/{found.name}",
+            "Config": {"Labels": found.labels},
+            "State": {"Running": found.runs},
+        }
         return 200, data | ({"SizeRw": found.size} if sized else {})
 
     def _networks(self, filters: dict[str, list[str]]) -> object:

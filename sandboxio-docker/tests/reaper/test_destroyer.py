@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 from sandboxio_docker.reaper.destroyer import Outcome, Result, attempt, layer_size
-from sandboxio_docker.reaper.engine_http import Engine, EngineAway, Where
+from sandboxio_docker.reaper.engine_http import Engine, Where
+from sandboxio_docker.reaper.http_answer import EngineAway
 from sandboxio_docker.reaper.messages import Claim
 
 from .fake_engine import FakeEngine

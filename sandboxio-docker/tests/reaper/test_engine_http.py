@@ -8,8 +8,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from sandboxio_docker.reaper import engine_http
-from sandboxio_docker.reaper.engine_http import Engine, EngineAway, EngineSlow, EngineVanished, Where, quote
+from sandboxio_docker.reaper import http_answer
+from sandboxio_docker.reaper.engine_http import Engine, EngineSlow, EngineVanished, Where, quote
+from sandboxio_docker.reaper.http_answer import EngineAway
 
 
 class Server:
@@ -136,7 +137,7 @@ def test_an_engine_that_drips_bytes_gets_no_more_time(server: Server) -> None:
 
 
 def test_an_endless_answer_is_cut(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_http, "ANSWER_LIMIT", 100_000)
+    monkeypatch.setattr(http_answer, "ANSWER_LIMIT", 100_000)
     server.pieces, server.keep = [b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 200_000], True
     with pytest.raises(EngineAway, match="more than 100000 bytes"):
         server.engine.request("GET", "/x", 5)

@@ -41,6 +41,19 @@ def test_a_sandbox_is_measured_while_its_agent_says_that_something_lives(engine:
     assert reaper.status("sbx-1") == "disk_mb"
 
 
+def test_only_what_runs_is_listened_to(engine: FakeEngine, reaper: Reaper) -> None:
+    """Docker never ends a stream that was attached to a container which is never started, or which has just ended."""
+    container = engine.create("sbx-1")
+    engine.containers[container].runs = False
+    reaper.expect("sbx-1", time.time() + 1000)
+    reaper.disk("sbx-1", 1_000_000, speaks=True)
+    reaper.have("sbx-1", container)
+    engine.wait(lambda: [path for _, path in engine.log].count(f"/containers/{container}/json") == 2)
+    assert engine.asked("POST", f"/containers/{container}/attach") == 0
+    engine.containers[container].runs = True
+    engine.wait(lambda: bool(engine.containers[container].listeners))
+
+
 def test_deleted_files_count(engine: FakeEngine, reaper: Reaper) -> None:
     container = speaking(engine, reaper)
     engine.say(container, "busy 1")

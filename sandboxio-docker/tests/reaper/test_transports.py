@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from sandboxio_docker.endpoint import Endpoint
 from sandboxio_docker.reaper import Reaper
-from sandboxio_docker.reaper.engine_http import Engine, EngineAway, Where
+from sandboxio_docker.reaper.engine_http import Engine, Where
+from sandboxio_docker.reaper.http_answer import EngineAway
 
 from .fake_engine import FakeEngine
 

@@ -7,7 +7,8 @@ import json
 from dataclasses import dataclass
 from enum import Enum
 
-from .engine_http import Answer, Engine, EngineAway, EngineSlow, EngineVanished, quote
+from .engine_http import Engine, EngineSlow, EngineVanished, quote
+from .http_answer import Answer, EngineAway
 from .messages import CREATE_ID_LABEL, MANAGED_LABEL, Claim, json_array, json_object
 
 READ_S = 10.0

@@ -4,53 +4,28 @@ Not `http.client`: its timeouts are per read, so that an engine that drips bytes
 with what it imports the reaper would need twice the memory.
 """
 
-import json
 import os
 import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-ANSWER_LIMIT = 16 * 1024 * 1024  # bytes; an inspect answer has kilobytes
+from .http_answer import CHUNK, Answer, EngineAway, parse, read_all, read_head
+
 CONNECT_S = 5.0
 SSH_CONNECT_S = 12.0  # a login takes a second where all is well, and a name's lookup there may take several
-_CHUNK = 65_536
-
-
-class EngineAway(Exception):
-    """The engine can't be reached, or what answers is not an engine."""
 
 
 class EngineVanished(EngineAway):
     """Not only the engine's socket is gone, but the directory it was in: that engine was removed, not stopped."""
 
 
+class NotRunning(Exception):
+    """A container is there and does not run."""
+
+
 class EngineSlow(EngineAway):
     """The engine took the request and didn't answer in time: what it asked for may still happen."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """One complete answer of the engine."""
-
-    status: int
-    body: bytes
-
-    @property
-    def ok(self) -> bool:
-        """Whether the engine did what was asked."""
-        return 200 <= self.status < 300
-
-    def json(self) -> object:
-        """Read the body.
-
-        :raises EngineAway: it is not JSON.
-        """
-        try:
-            return json.loads(self.body)
-        except ValueError as error:
-            problem = "the answer is not JSON"
-            raise EngineAway(problem) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +73,6 @@ class Engine:
         :raises EngineAway: no connection, or no HTTP.
         """
         deadline = time.monotonic() + timeout
-        host = self._where.host or "docker"
-        head = f"{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
         try:
             connection = self._connect(timeout)
         except (OSError, ValueError) as error:
@@ -107,8 +80,8 @@ class Engine:
             raise (EngineVanished if self._has_vanished() else EngineAway)(problem) from error
         with connection:
             try:
-                connection.sendall(head.encode("ascii"))
-                return _parse(_read_all(connection, deadline))
+                connection.sendall(self._head(method, path, "Connection: close"))
+                return parse(read_all(connection, deadline))
             except TimeoutError as error:
                 problem = f"no answer to {method} {path} within {timeout} s"
                 raise EngineSlow(problem) from error
@@ -116,34 +89,48 @@ class Engine:
                 problem = f"connection lost: {error}"
                 raise EngineAway(problem) from error
 
-    def listen(self, path: str, timeout: float) -> tuple[socket.socket, bytes] | None:
-        """Have the engine go on sending: return the connection, which never waits, and what came with the answer's head.
+    def listen(self, container: str, timeout: float) -> tuple[socket.socket, bytes] | None:
+        """Attach to the stderr of a container that runs: return the connection, which never waits, and what came by then.
 
-        :return: ``None`` if the engine refuses.
+        A stream that is attached to one that does not run, Docker never ends (seen with 20.10, 2026-11), and so does not
+        what passes it on from another machine. So it is looked at first, over the same connection.
+
+        :return: ``None`` if there is no such container.
+        :raises NotRunning: it does not run yet, or no more.
         :raises EngineAway: no connection, no HTTP, or no answer within ``timeout`` seconds.
         """
         deadline = time.monotonic() + timeout
-        host = self._where.host or "docker"
-        head = (
-            f"POST {path} HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: tcp\r\nContent-Length: 0\r\n\r\n"
-        )
         try:
             connection = self._connect(timeout)
         except (OSError, ValueError) as error:
             problem = f"no connection: {error}"
             raise EngineAway(problem) from error
         try:
-            connection.sendall(head.encode("ascii"))
-            status, received = _read_head(connection, deadline)
-            if status not in (101, 200):
-                connection.close()
-                return None
+            connection.sendall(self._head("GET", f"/containers/{container}/json"))
+            seen = parse(read_all(connection, deadline))
+            if seen.ok and not _runs(seen.json()):
+                raise NotRunning
+            upgrade = ("Connection: Upgrade", "Upgrade: tcp")
+            connection.sendall(self._head("POST", f"/containers/{container}/attach?stream=1&stderr=1", *upgrade))
+            status, received = read_head(connection, deadline)
             connection.setblocking(False)
         except (OSError, ValueError) as error:
             connection.close()
             problem = f"connection lost: {error}"
             raise EngineAway(problem) from error
-        return connection, received
+        except BaseException:
+            connection.close()
+            raise
+        if status in (101, 200):
+            return connection, received
+        connection.close()
+        return None
+
+    def _head(self, method: str, path: str, *fields: str) -> bytes:
+        host = self._where.host or "docker"
+        return "\r\n".join((f"{method} {path} HTTP/1.1", f"Host: {host}", *fields, "Content-Length: 0\r\n\r\n")).encode(
+            "ascii"
+        )
 
     def _has_vanished(self) -> bool:
         path = self._where.path
@@ -176,12 +163,17 @@ class Engine:
 def read_now(connection: socket.socket) -> bytes | None:
     """Return what came over a connection that never waits: ``None`` = nothing now, no bytes = it ended."""
     try:
-        return connection.recv(_CHUNK)
+        return connection.recv(CHUNK)
     except BlockingIOError:
         return None
     except OSError as error:
         # TLS says it in its own way, and `ssl` is imported only where it is used.
         return None if type(error).__name__ == "SSLWantReadError" else b""
+
+
+def _runs(found: object) -> bool:
+    state = found.get("State") if isinstance(found, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return isinstance(state, dict) and state.get("Running") is True  # pyright: ignore[reportUnknownMemberType]
 
 
 def _through(command: Sequence[str], timeout: float) -> socket.socket:
@@ -211,91 +203,3 @@ def _tls_context(where: Where):  # type: ignore[no-untyped-def]  # noqa: ANN202 
     if where.cert is not None:
         context.load_cert_chain(where.cert, where.key)
     return context
-
-
-def _read_all(connection: socket.socket, deadline: float) -> bytes:
-    # Up to the end of the connection, or of the answer where its length is known: some proxies keep the connection.
-    received = bytearray()
-    while not _complete(received):
-        remaining = deadline - time.monotonic()
-        if remaining <= 0:
-            raise TimeoutError
-        connection.settimeout(remaining)
-        piece = connection.recv(_CHUNK)
-        if not piece:
-            break
-        received += piece
-        if len(received) > ANSWER_LIMIT:
-            problem = f"an answer of more than {ANSWER_LIMIT} bytes"
-            raise ValueError(problem)
-    return bytes(received)
-
-
-def _read_head(connection: socket.socket, deadline: float) -> tuple[int, bytes]:
-    """Return the status, and what came after the head."""
-    received = b""
-    while b"\r\n\r\n" not in received:
-        connection.settimeout(max(deadline - time.monotonic(), 0.001))
-        piece = connection.recv(_CHUNK)
-        if not piece or len(received) > ANSWER_LIMIT:
-            problem = "the connection ended within the answer's head"
-            raise ValueError(problem)
-        received += piece
-    head, _, rest = received.partition(b"\r\n\r\n")
-    return _head(head)[0], rest
-
-
-def _complete(received: bytearray) -> bool:
-    end = received.find(b"\r\n\r\n")
-    if end < 0:
-        return False
-    status, headers = _head(bytes(received[:end]))
-    if status == 204:
-        return True
-    if "content-length" in headers:
-        return len(received) - end - 4 >= int(headers["content-length"])
-    return headers.get("transfer-encoding") == "chunked" and received.endswith(b"\r\n0\r\n\r\n")
-
-
-def _parse(received: bytes) -> Answer:
-    head, separator, body = received.partition(b"\r\n\r\n")
-    if not separator:
-        problem = "the connection ended within the answer's head"
-        raise ValueError(problem)
-    status, headers = _head(head)
-    if headers.get("transfer-encoding") == "chunked":
-        return Answer(status, _unchunk(body))
-    if "content-length" in headers and status != 204:
-        length = int(headers["content-length"])
-        if len(body) < length:
-            problem = "the connection ended within the answer's body"
-            raise ValueError(problem)
-        body = body[:length]
-    return Answer(status, body)
-
-
-def _head(head: bytes) -> tuple[int, dict[str, str]]:
-    first, *lines = head.decode("latin-1").split("\r\n")
-    protocol, _, rest = first.partition(" ")
-    if not protocol.startswith("HTTP/1."):
-        problem = "what answers does not speak HTTP"
-        raise ValueError(problem)
-    pairs = (line.partition(":") for line in lines)
-    return int(rest[:3]), {name.strip().lower(): value.strip().lower() for name, _, value in pairs}
-
-
-def _unchunk(body: bytes) -> bytes:
-    pieces: list[bytes] = []
-    while True:
-        size_text, separator, body = body.partition(b"\r\n")
-        if not separator:
-            problem = "the connection ended within a chunk"
-            raise ValueError(problem)
-        size = int(size_text.partition(b";")[0], 16)
-        if size == 0:
-            return b"".join(pieces)
-        if size < 0 or len(body) < size + 2:
-            problem = "the connection ended within a chunk"
-            raise ValueError(problem)
-        pieces.append(body[:size])
-        body = body[size + 2 :]

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 
 from .destroyer import Outcome, Result, answers, attempt, is_alone, layer_size
-from .engine_http import Engine, EngineAway, EngineSlow
+from .engine_http import Engine, EngineSlow, NotRunning
+from .http_answer import EngineAway
 from .ledger import Entry
 from .messages import Claim
 from .voice import Voice
@@ -123,8 +124,8 @@ class Workers:
 
     def _listen(self, entry: Entry, claim: Claim) -> Listening:
         try:
-            found = self._engine.listen(f"/containers/{claim.container}/attach?stream=1&stderr=1", LISTEN_S)
-        except EngineAway:
+            found = self._engine.listen(str(claim.container), LISTEN_S)
+        except (EngineAway, NotRunning):
             return Listening(entry, None)
         if found is None:
             return Listening(entry, None, refused=True)
