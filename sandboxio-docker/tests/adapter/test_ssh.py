@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -190,6 +191,19 @@ async def test_a_server_that_is_busy_with_logins_is_asked_again(ssh: FakeSsh, tm
     client = await to_thread.run_sync(connect, ENDPOINT)
     client.close()
     assert len(ssh.runs) == 4
+
+
+async def test_at_the_end_of_the_process_no_program_is_left_and_nothing_unclosed(ssh: FakeSsh) -> None:
+    program = (
+        "from sandboxio_docker.engine import Engine\n"
+        "from sandboxio_docker.endpoint import Endpoint\n"
+        f"engine = Engine(Endpoint({HOST!r}))\n"
+        "engine._connected()\n"
+    )
+    done = await anyio.run_process([sys.executable, "-X", "dev", "-c", program])
+    assert done.stderr == b""
+    assert len(ssh.runs) == 1
+    assert ssh.living == []
 
 
 async def test_a_forked_child_does_not_end_its_parents_programs(behind: DockerBackend, ssh: FakeSsh) -> None:

@@ -22,8 +22,8 @@ FIRST_PAUSE_S = 0.2
 # sshd drops connections at random while ten others log in (MaxStartups 10:30:100, its default).
 _BUSY = "kex_exchange_identification"
 
-_children: "list[subprocess.Popen[bytes]]" = []
-"""Programs that were left or ended and are still to be waited for; a list, since no task or thread waits for them."""
+_children: "list[tuple[int, subprocess.Popen[bytes]]]" = []
+"""Programs that were left or ended and are still to be waited for, and whose they are; no task or thread waits for them."""
 
 
 class SshFailed(ConnectionError):
@@ -90,7 +90,7 @@ class Tunnel:
         if (
             self._owner == os.getpid()
         ):  # a forked child has a copy of the socket, and its parent's ssh is none of its own
-            _children.append(self._process)
+            _children.append((self._owner, self._process))
             _reap()
 
     def end(self) -> None:
@@ -175,8 +175,21 @@ def _greet(tunnel: Tunnel, deadline: float) -> None:
 
 
 def _reap() -> None:
-    for process in tuple(_children):
-        if process.poll() is not None and process in _children:
-            _children.remove(process)
+    for child in tuple(_children):
+        process = child[1]
+        if process.poll() is not None and child in _children:
+            _children.remove(child)
             if process.stderr is not None:
                 process.stderr.close()
+
+
+def _end_all() -> None:
+    for owner, process in _children:
+        if owner == os.getpid() and process.poll() is None:  # nobody is left who could read an answer
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    _reap()
+
+
+# At the end of this process, after those that close their connections then: these finalizers were made later.
+weakref.finalize(_reap, _end_all)
