@@ -81,7 +81,7 @@ class DockerImages:
     @contextlib.contextmanager
     def _committed(self, name: str, files: Mapping[str, bytes], command: list[str] | None = None) -> Generator[str]:
         """Have an image that is the target's with some files, and after a command, for the block."""
-        from docker.errors import APIError, ImageNotFound
+        from docker.errors import APIError, ImageNotFound, NotFound
 
         api: Any = self._client.api
         try:
@@ -107,7 +107,8 @@ class DockerImages:
         except APIError as error:
             raise Inconclusive(f"no image could be made from {self._template}: {error}") from error
         finally:
-            made.remove(force=True, v=True)
+            with contextlib.suppress(NotFound):  # another run on this engine cleans up, too
+                made.remove(force=True, v=True)
             with contextlib.suppress(ImageNotFound):
                 self._client.images.remove(image, force=True)
 
