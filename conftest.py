@@ -12,7 +12,7 @@ import pytest
 from engine import daemon, images, registry, ssh
 from engine.settings import Settings
 
-SIGNALS = {
+SIGNALS: dict[signal.Signals, Any] = {
     signal.SIGINT: signal.default_int_handler,
     signal.SIGQUIT: signal.SIG_DFL,
     signal.SIGHUP: signal.SIG_DFL,
