@@ -145,7 +145,9 @@ async def test_what_is_weaker_than_ours_ever_are_is_refused_whatever_is_expected
     await owner.kill()
 
 
-@pytest.mark.parametrize("expires_at", [None, float("nan"), float("inf"), time.time() + 10**7])
+@pytest.mark.parametrize(
+    "expires_at", [None, float("nan"), float("inf"), time.time() + 10**7], ids=["none", "nan", "inf", "far"]
+)
 async def test_a_lifetime_without_an_end_is_refused(stub: StubBackend, target: str, expires_at: float | None) -> None:
     owner = await made(target)
     before, stub.change_seen = len(stub.calls), saying(expires_at=expires_at)
