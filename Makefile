@@ -31,7 +31,7 @@ demo: venv engine
 # Without an engine the Docker tests are reported as not run; SANDBOXIO_REQUIRE=docker makes that a failure.
 test: venv
 	-$(PYTHON) -m engine start
-	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadgroup --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --no-loadscope-reorder $(ARGS)
 
 lint: venv
 	$(BIN)/nox --session lint

@@ -17,6 +17,13 @@ SIGNALS: dict[signal.Signals, Any] = {
     signal.SIGQUIT: signal.SIG_DFL,
     signal.SIGHUP: signal.SIG_DFL,
 }
+ON_THIS_MACHINES_NETWORK = (
+    "/network/test_host_canary.py",
+    "/network/test_reference.py",
+    "/network/test_reference_leftovers.py",
+    "/test_docker_contract.py",
+)
+"""Files whose tests change it, or look at whether it was changed."""
 REQUIRED = set(os.environ.get("SANDBOXIO_REQUIRE", "").replace(",", " ").split())
 NOT_RUN = pytest.StashKey[list[str]]()
 
@@ -31,6 +38,19 @@ def pytest_configure() -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)
     os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), str(Settings.from_environment().tools)])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give each worker whole files, whose tests share what is costly, and those to one worker that can't go on at once."""
+    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+
+    class ByFile(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return "the network of this machine" if file.endswith(ON_THIS_MACHINES_NETWORK) else file
+
+    return ByFile(config, log)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -49,8 +69,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("docker") or item.get_closest_marker("network"):
             item.add_marker("enable_socket")
-        if not item.get_closest_marker("xdist_group"):  # the tests of one file share what is costly
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
     for marker, (name, what_is_missing) in TOOLS.items():
         needing = [item for item in items if item.get_closest_marker(marker)]
         missing = what_is_missing() if needing else None

@@ -10,7 +10,7 @@ from typing import Any
 import docker
 import pytest
 
-pytestmark = [pytest.mark.xdist_group("network of this machine"), pytest.mark.docker, pytest.mark.network]
+pytestmark = [pytest.mark.docker, pytest.mark.network]
 
 TARGET = "docker://sandboxio-test/python"
 TOLD = ("proven", "refused", "proven with residual", "not-provable", "violated", "not applicable")

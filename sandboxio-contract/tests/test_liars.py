@@ -40,13 +40,6 @@ STUB_ROWS = {
 """What can be judged on the stub, which isolates nothing and has no network."""
 REAL = ("docker", "agents")
 """The bases that need an engine."""
-REAL_LIARS = [
-    pytest.param(one, id=one.name, marks=pytest.mark.xdist_group("network of this machine"))
-    if any(requirement.startswith("NET") for requirement in one.must)
-    else pytest.param(one, id=one.name)
-    for one in LIARS
-    if one.base in REAL
-]
 DOCKER_IMAGE = "sandboxio-test/python"
 
 
@@ -103,7 +96,7 @@ def test_a_liar_on_the_stub_is_convicted_by_the_right_rows(liar: Liar, monkeypat
 
 @pytest.mark.docker
 @pytest.mark.network
-@pytest.mark.parametrize("liar", REAL_LIARS)
+@pytest.mark.parametrize("liar", [one for one in LIARS if one.base in REAL], ids=lambda one: one.name)
 def test_a_liar_on_docker_is_convicted_by_the_right_rows(liar: Liar) -> None:
     dsn = f"{liar.name}://{DOCKER_IMAGE}"
     target = Target(dsn, DockerGround(dsn), register={liar.name: liar.adapter})

@@ -15,7 +15,6 @@ from sandboxio_contract.network import addresses as taken
 from sandboxio_contract.network.addresses import HostNetworks, choose_addresses
 
 pytestmark = [
-    pytest.mark.xdist_group("network of this machine"),
     pytest.mark.network,
     pytest.mark.skipif(os.geteuid() != 0, reason="the host canary needs root"),
 ]

@@ -22,7 +22,7 @@ from sandboxio_contract.network import (
 from sandboxio_contract.network.reference import LABEL
 from sandboxio_contract.network.tokens import key_for
 
-pytestmark = [pytest.mark.xdist_group("network of this machine"), pytest.mark.network, pytest.mark.docker]
+pytestmark = [pytest.mark.network, pytest.mark.docker]
 
 PYTHON = "sandboxio-test/python"
 INSIDE_ONLY = {"unix-path", "vsock"}

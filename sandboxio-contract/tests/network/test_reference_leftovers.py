@@ -13,7 +13,6 @@ from sandboxio_contract.network import DockerReference, HostCanary, cleanup, sys
 from sandboxio_contract.network.reference import LABEL
 
 pytestmark = [
-    pytest.mark.xdist_group("network of this machine"),
     pytest.mark.network,
     pytest.mark.docker,
     pytest.mark.skipif(os.geteuid() != 0, reason="the host canary needs root"),
