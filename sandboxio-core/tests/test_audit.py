@@ -1,5 +1,6 @@
 """One record per operation, whatever comes of it; sinks, and what their failure means."""
 
+import asyncio
 import hashlib
 import json
 import logging
@@ -7,6 +8,7 @@ import os
 import warnings
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Literal
 
 import anyio
 import pytest
@@ -294,15 +296,71 @@ async def test_a_run_that_can_not_be_recorded_raises_with_its_result(sbx_fake: F
     assert only(queue).event == "kill"
 
 
-async def test_a_sink_that_hangs_is_given_up(sbx_fake: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), SystemExit(3)], ids=["cancelled", "exit"])
+async def test_whatever_a_sink_raises_is_its_own_failure(
+    error: BaseException, sbx_fake: FakeBackend, queue: QueueSink
+) -> None:
+    """OBS-01, TRD-08: neither the operation nor its cancellation is replaced, and the other sinks get the record."""
+    sbx_fake.on(["stuck"], Answer(hangs=True))
+
+    async def use_it() -> None:
+        async with sandboxio.create("fake://", audit=AuditConfig(sinks=(Broken(error), queue))) as sandbox:
+            assert (await sandbox.run(["true"])).ok
+            with anyio.move_on_after(0.05) as scope:
+                await sandbox.run(["stuck"])
+            assert scope.cancelled_caught
+
+    with pytest.warns(AuditSinkWarning, match="Broken failed"):
+        await use_it()
+    seen = [(event.event, event.outcome) for event in queue.drain()]
+    assert seen == [("create", "ok"), ("exec", "ok"), ("exec", "cancelled"), ("kill", "ok")]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("policy", ["warn", "fail"])
+async def test_no_lost_record_replaces_what_left(policy: Literal["warn", "fail"], sbx_fake: FakeBackend) -> None:
+    """TRD-08: neither a failed sink nor its warning, turned into an error, stands in the place of what left the block."""
+    sbx_fake.on(["stuck"], Answer(hangs=True))
+
+    def audit() -> AuditConfig:
+        return AuditConfig(sinks=(QueueSink(size=1),), on_sink_failure=policy)
+
+    with anyio.move_on_after(0.05) as run:
+        async with sandboxio.create("fake://", audit=audit()) as sandbox:
+            await sandbox.run(["stuck"])
+    assert run.cancelled_caught
+    with pytest.raises(KeyError) as caught:
+        async with sandboxio.create("fake://", audit=audit()):
+            raise KeyError("mine")
+    assert any("queue is full" in note for note in caught.value.__notes__)
+    with pytest.raises(ExecutionTimeout) as late:
+        async with sandboxio.create("fake://", audit=audit()) as sandbox:
+            await sandbox.run(["stuck"], timeout=0.05)
+    assert len([note for note in late.value.__notes__ if "queue is full" in note]) == 2
+    assert sbx_fake.alive == []
+
+
+@pytest.mark.parametrize("word", ["exec", "kill", "path", "argv", "outcome", "event"])
+async def test_a_secret_may_be_a_word_of_ours(word: str, sbx_fake: FakeBackend, queue: QueueSink) -> None:
+    async with sandboxio.create("fake://", audit=AuditConfig(sinks=(queue,)), secrets={"TOKEN": word}) as sandbox:
+        await sandbox.run(["true", word])
+    assert [event.event for event in queue.drain()] == ["create", "exec", "kill"]
+
+
+async def test_a_sink_that_hangs_is_given_up(
+    sbx_fake: FakeBackend, queue: QueueSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others still get the record."""
+
     class Hanging:
         async def emit(self, event: AuditEvent) -> None:
             await anyio.sleep_forever()
 
     monkeypatch.setenv("SBX_AUDIT_TIMEOUT", "0.1")
-    with pytest.warns(AuditSinkWarning, match=r"did not take a record within 0\.1 s"):
-        async with sandboxio.create("fake://", audit=AuditConfig(sinks=(Hanging(),))):
+    with pytest.warns(AuditSinkWarning, match=r"Hanging did not take a record within 0\.1 s"):
+        async with sandboxio.create("fake://", audit=AuditConfig(sinks=(Hanging(), queue))):
             pass
+    assert [event.event for event in queue.drain()] == ["create", "kill"]
     monkeypatch.setenv("SBX_AUDIT_TIMEOUT", "soon")
     with pytest.raises(ConfigurationError, match="SBX_AUDIT_TIMEOUT"):
         await sandboxio.create("fake://")

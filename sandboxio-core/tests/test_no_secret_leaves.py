@@ -5,7 +5,7 @@ import json
 import logging
 import traceback
 import warnings
-from collections.abc import Awaitable, Callable, Generator, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -517,6 +517,34 @@ async def test_what_an_adapter_hands_over_is_masked_from_then_on(stub: StubBacke
             await sandbox.run(["true"])
     assert "t0ken" not in "".join(everything_of(caught.value, set()))
     assert "***" in str(caught.value)
+
+
+class Minted(Mapping[str, str]):
+    """Secrets that are new each time they are asked for."""
+
+    def __init__(self) -> None:
+        self.values_given: list[str] = []
+
+    def __getitem__(self, name: str) -> str:
+        self.values_given.append(f"m1nted-{len(self.values_given)}")
+        return self.values_given[-1]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(["TOKEN"])
+
+    def __len__(self) -> int:
+        return 1
+
+
+async def test_secrets_that_answer_anew_each_time_are_masked_as_they_were_used(stub: StubBackend, target: str) -> None:
+    """SEC-01."""
+    minted = Minted()
+    async with sandboxio.create(target, secrets=minted) as sandbox:
+        assert len(minted.values_given) > 1
+        stub.gates.at("start", "before", raising(NativeError(" ".join(minted.values_given))))
+        with pytest.raises(SandboxError) as caught:
+            await sandbox.run(["true"])
+    assert "m1nted" not in "".join(everything_of(caught.value, set()))
 
 
 async def test_the_listing_shows_no_credential(stub: StubBackend, target: str, monkeypatch: pytest.MonkeyPatch) -> None:

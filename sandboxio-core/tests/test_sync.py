@@ -19,6 +19,7 @@ import trio
 from sandboxio import ConfigurationError, ExecutionTimeout, PathNotFound, ProviderError, SandboxGone
 from sandboxio.api import connect, create
 from sandboxio.files import FileReader, Files, FileWriter
+from sandboxio.loop_thread import LoopThread, Submitted
 from sandboxio.port import Chunk, Exit
 from sandboxio.process import Process
 from sandboxio.sandbox import Sandbox
@@ -313,6 +314,50 @@ def test_a_forked_child_is_told(target: str) -> None:
             except ConfigurationError:
                 with create_sync(target) as own:
                     code = 0 if own.run(["true"]).ok else 2
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert sandbox.run(["true"]).ok
+
+
+def test_work_that_came_too_late_is_cancelled_work() -> None:
+    """SYN-01: another thread's kill stops the loop; a call that is on its way then must neither hang nor fail oddly."""
+    thread = LoopThread("too-late")
+    late: list[Submitted[None]] = []
+
+    async def submits_at_its_end() -> None:
+        try:
+            begun.set()
+            await asyncio.sleep(60)
+        finally:
+            late.append(thread.submit(forever))
+
+    async def forever() -> None:
+        await asyncio.sleep(60)
+
+    begun = threading.Event()
+    thread.submit(submits_at_its_end)
+    assert begun.wait(10)
+    thread.stop()
+    late.append(thread.submit(forever))
+    late[-1].cancel()
+    for one in late:
+        with pytest.raises(asyncio.CancelledError):
+            one.ended.result(timeout=5)
+
+
+def test_a_forked_childs_own_sandbox_is_killed_when_it_ends(target: str, stub: StubBackend) -> None:
+    """TRD-01: that of the process that forked is in its memory, too, and not its own to end."""
+    with create_sync(target) as sandbox:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
+        if not child:
+            code = 1
+            try:
+                own = create_sync(target)
+                _end_all()
+                code = 0 if sandbox.id in stub.sandboxes and own.id not in stub.sandboxes else 2
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from sandboxio.errors import ConfigurationError
@@ -24,6 +25,9 @@ class LoopThread:
         self._pid = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._stopping = asyncio.Event()
+        self._ended = False
+        self._waited_for: set[Future[Any]] = set()
+        self._lock = threading.RLock()  # a signal's handler may submit in the middle of a submission
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -33,20 +37,27 @@ class LoopThread:
         return threading.current_thread() is self._thread
 
     def submit(self, work: Callable[[], Coroutine[Any, Any, T]]) -> "Submitted[T]":
-        """Start ``work`` in the loop.
+        """Start ``work`` in the loop; where that has ended by now, it is cancelled work.
 
         :raises ConfigurationError: the thread stayed in the process that forked.
         """
         if self._pid != os.getpid():
             raise ConfigurationError("this belongs to the process that forked", hint="create a sandbox in the child")
         submitted = Submitted(self._loop, work)
-        self._loop.call_soon_threadsafe(submitted.begin, context=_context())
+        with self._lock:
+            if self._ended:
+                submitted.ended.set_exception(asyncio.CancelledError())
+            else:
+                self._waited_for.add(submitted.ended)
+                submitted.ended.add_done_callback(self._waited_for.discard)
+                self._loop.call_soon_threadsafe(submitted.begin, context=_context())
         return submitted
 
     def call_soon(self, act: Callable[[], None]) -> None:
         """Call ``act`` in the loop, unless that has ended or stayed in the process that forked."""
-        if self._pid == os.getpid() and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(act)
+        if self._pid == os.getpid():
+            with suppress(RuntimeError):  # it is closed
+                self._loop.call_soon_threadsafe(act)
 
     def stop(self) -> None:
         """End the loop, cancelling what still runs in it; the thread ends with it."""
@@ -68,9 +79,14 @@ class LoopThread:
                     continue
         finally:
             self._loop.close()
+            for ended in list(self._waited_for):  # what did not end in time: nobody may wait for it for ever
+                ended.set_exception(asyncio.CancelledError())
 
     async def _main(self) -> None:
         await self._stopping.wait()
+        with self._lock:
+            self._ended = True
+        await asyncio.sleep(0)  # what was submitted until now begins, so that it is among what is cancelled
         mine = asyncio.current_task()
         left = [task for task in asyncio.all_tasks() if task is not mine]
         for task in left:
@@ -103,7 +119,8 @@ class Submitted(Generic[T]):
 
     def cancel(self) -> None:
         """Cancel the work, from any thread; it ends when it has cleaned up."""
-        self._loop.call_soon_threadsafe(self._cancel)
+        with suppress(RuntimeError):  # the loop is closed, and the work has ended with it
+            self._loop.call_soon_threadsafe(self._cancel)
 
     def _cancel(self) -> None:
         self._is_cancelled = True

@@ -2,8 +2,10 @@
 
 import inspect
 import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
 
-from sandboxio.errors import SandboxWarning
+from sandboxio.errors import AuditSinkError, AuditSinkWarning, OrphanedSandboxWarning, SandboxWarning
 
 _OURS = frozenset({"sandboxio", "contextlib", "anyio", "asyncio", "trio", "outcome"})
 """Packages between a caller's line and what core does for it."""
@@ -18,3 +20,15 @@ def warn(text: str, category: type[SandboxWarning]) -> None:
     while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] in _OURS:
         level, frame = level + 1, frame.f_back
     warnings.warn(text, category, stacklevel=level)
+
+
+@contextmanager
+def yielding(error: BaseException | None) -> Generator[None]:
+    """Around the end of a sandbox whose block ``error`` left: what can only be told of that end does not replace it."""
+    try:
+        yield
+    except (OrphanedSandboxWarning, AuditSinkWarning, AuditSinkError) as lesser:
+        if error is None:
+            raise
+        if isinstance(error, Exception):
+            error.add_note(lesser.message if isinstance(lesser, AuditSinkError) else str(lesser))

@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import anyio
@@ -18,13 +19,13 @@ from sandboxio.errors import (
     PartialOutput,
     SandboxError,
 )
-from sandboxio.notices import warn
+from sandboxio.notices import warn, yielding
 from sandboxio.otel import Span
 from sandboxio.planning import Enforcement, Plan
 from sandboxio.port import CountsDenials, Session
 from sandboxio.redaction import Redactor, safe_str
 from sandboxio.result import ExecResult
-from sandboxio.teardown import finish
+from sandboxio.teardown import SETTLE, OwnTask
 
 DEFAULT_BOUND = 2.0
 MAX_BOUND = 60.0
@@ -154,28 +155,35 @@ class Recorder:
         record.left_by(error)
         event = self._event(record, record.outcome or _outcome(error))
         span.end(event)
-        failures: list[str] = []
-
-        async def write() -> None:
-            for sink in self._sinks:
-                try:
-                    await sink.emit(event)
-                except Exception as failure:  # noqa: BLE001 - a sink's failure is what the policy is about
-                    failures.append(self._failure(sink, failure))
-
-        if self._sinks:
-            late = f"the audit sinks did not take a record within {self._bound:g} s"
-            await finish(write, self._bound, lambda: failures.append(late))
-        if failures:
+        if failures := await self._written(event):
             self._report("; ".join(failures), record, error)
 
-    def _failure(self, sink: AuditSink, failure: Exception) -> str:
-        text = self._redactor.text(f"{type(failure).__name__}: {safe_str(failure)}")
-        return f"the audit sink {type(sink).__name__} failed: {text}"
+    async def _written(self, event: AuditEvent) -> list[str]:
+        """Give an event to all sinks at once, so that none waits for another, and return what failed."""
+        writing = [(sink, OwnTask(partial(sink.emit, event))) for sink in self._sinks]
+        interrupted = await _outlast([task for _, task in writing], self._bound)
+        late = [task for _, task in writing if not task.done and task.cancel()]
+        interrupted = await _outlast(late, SETTLE) or interrupted
+        if interrupted is not None:
+            raise interrupted
+        return [text for sink, task in writing if (text := self._failure(sink, task))]
+
+    def _failure(self, sink: AuditSink, task: OwnTask[None]) -> str | None:
+        name = f"the audit sink {type(sink).__name__}"
+        if task.given_up:
+            return f"{name} did not take a record within {self._bound:g} s"
+        try:
+            task.result()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as failure:  # noqa: BLE001 - a sink's failure is what the policy is about
+            return f"{name} failed: " + self._redactor.text(f"{type(failure).__name__}: {safe_str(failure)}")
+        return None
 
     def _report(self, text: str, record: Record, error: BaseException | None) -> None:
         if self._config.on_sink_failure == "warn":
-            warn(f"{text} (the record of {record.event})", AuditSinkWarning)
+            with yielding(error):
+                warn(f"{text} (the record of {record.event})", AuditSinkWarning)
         elif error is None:
             hint = "repair the sink, or set AuditConfig(on_sink_failure='warn')"
             lost = AuditSinkError(f"{text}; what it was about is done: {record.event}", hint=hint)
@@ -208,8 +216,9 @@ class Recorder:
         }
         # After masking: a digest says nothing, and must stay one.
         digest = None if code is None else hashlib.sha256(code).hexdigest()
-        masked: Any = self._redactor.plain(fields)
-        return AuditEvent.model_validate({**masked, "code_sha256": digest})
+        # The names of fields and events are ours, even where somebody's secret is the same word.
+        masked: Any = {name: self._redactor.plain(value) for name, value in fields.items()}
+        return AuditEvent.model_validate({**masked, "event": record.event, "code_sha256": digest})
 
 
 _organisation: dict[int, tuple[object, AuditSink]] = {}
@@ -256,6 +265,13 @@ def receipts_of(plan: Plan) -> tuple[dict[str, Any], ...]:
         else {"policy": item.policy, "absent": item.reason}
         for item in plan.items
     )
+
+
+async def _outlast(tasks: list[OwnTask[None]], seconds: float) -> BaseException | None:
+    """Wait until all have ended or the time is over; see `OwnTask.outlast`."""
+    until = time.monotonic() + seconds
+    hits = [await task.outlast(until - time.monotonic()) for task in tasks]
+    return next(filter(None, hits), None)
 
 
 def _text(text: str) -> str:

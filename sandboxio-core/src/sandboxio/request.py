@@ -101,7 +101,8 @@ async def prepare(request: Request, target: Target, redactor: Redactor) -> Prepa
     """Load the adapter, validate every argument and resolve every default; nothing is sent."""
     adapter = await _loaded(target, redactor)
     spec = _spec(request, target, adapter.info)
-    redactor.learn(_secret_fields(spec.config))
+    # As they were read into the spec: a mapping may have changed since, or answer anew each time.
+    redactor.learn([*_secret_fields(spec.config), *(value.get_secret_value() for value in spec.secrets.values())])
     recorder = await recorder_of(request.audit, redactor)
     return Prepared(await _connected(adapter, spec.config, redactor), spec, recorder)
 

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sandboxio import commands
@@ -10,11 +9,12 @@ from sandboxio.border import masked
 from sandboxio.calls import PortCalls
 from sandboxio.capabilities import Capability
 from sandboxio.creation import Opened
-from sandboxio.errors import CapabilityNotSupported, ConfigurationError, OrphanedSandboxWarning
+from sandboxio.errors import CapabilityNotSupported, ConfigurationError
 from sandboxio.execution import execute
 from sandboxio.files import Files
 from sandboxio.isolation import IsolationTier
 from sandboxio.lease import Lease
+from sandboxio.notices import yielding
 from sandboxio.planning import Enforcement, Receipt
 from sandboxio.port import Command, Exit
 from sandboxio.process import Process
@@ -185,10 +185,10 @@ class Sandbox:
     ) -> None:
         """Kill the sandbox, whatever left the block, unless it was given up.
 
-        No warning that was turned into an error replaces what left the block.
+        What left the block is replaced by no lost record, and by no warning that was turned into an error.
         """
         if not self._lease.detached:
-            with suppress(*(() if error is None else (OrphanedSandboxWarning,))):
+            with yielding(error):
                 await self.kill()
 
     def __del__(self) -> None:

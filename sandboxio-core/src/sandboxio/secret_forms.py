@@ -12,6 +12,8 @@ SHORTEST = 4
 """Characters below which a value is not looked for: it would shred every text (`spec.check_secrets` refuses it)."""
 CUT = 8
 """Characters of a secret's beginning or end that count as the secret where a text was cut."""
+_SAFE = ("", "/", "!'()*", "!$&'()*+,;=:@", "!$&'()*+,;=:@/", "!#$&'()*+,/:;=?@")
+"""What URL quoting leaves as it is: Python's, JavaScript's, RFC 3986's for a segment and a path, a whole URL's."""
 _MARKS = ("…", "...", "[...", "[…", "'...", '"...')
 _MARKS_BEFORE = ("…", "...", "...]", "…]", "...'", '..."')
 """What programs write where they cut a text, before and after the cut."""
@@ -21,7 +23,8 @@ def forms_of(value: str) -> Iterator[str]:
     """Yield ``value`` as it is, in lower case, base64, hex, URL-quoted, escaped, and its lines."""
     data = value.encode("utf-8", "surrogateescape")
     yield from _escaped(value)
-    yield from (data.hex(), data.hex().upper(), data.hex(" "), data.hex(":"))
+    for digits in (data.hex(), data.hex(" "), data.hex(":")):
+        yield from (digits, digits.upper())
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         yield encode(data).decode().rstrip("=")
         yield from _base64_inside(encode, data)
@@ -34,9 +37,10 @@ def forms_of(value: str) -> Iterator[str]:
 
 def _escaped(value: str) -> Iterator[str]:
     yield value
-    for quoted in (quote(value, safe="", errors="replace"), quote(value, errors="replace")):
-        yield from (quoted, _lower_percent(quoted), quoted.replace("%20", "+"))
-    yield from (html.escape(value), shlex.quote(value), repr(value)[1:-1])
+    for safe in _SAFE:
+        quoted = quote(value, safe=safe, errors="replace")
+        yield from (quoted, _lower_percent(quoted), quoted.replace("%20", "+"), quote(quoted, safe=safe))
+    yield from (html.escape(value), shlex.quote(value), repr(value)[1:-1], ascii(value)[1:-1])
     yield repr(value.encode("utf-8", "surrogateescape"))[2:-1]
     once, plain = json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]
     yield from (once, plain, once.replace("/", "\\/"))

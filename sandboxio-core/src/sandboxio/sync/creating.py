@@ -1,6 +1,7 @@
 """`create_sync`, `connect_sync`, and the end of what is alive when the interpreter ends."""
 
 import atexit
+import os
 import weakref
 from collections.abc import Callable, Mapping
 from concurrent.futures import wait
@@ -131,3 +132,5 @@ def _end_all() -> None:
 
 
 atexit.register(_end_all)
+# What the process that forked holds is its own to end, and in the way of ending what the child made.
+os.register_at_fork(after_in_child=_alive.clear)

@@ -2,12 +2,11 @@
 
 import weakref
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sandboxio.capabilities import Capability
-from sandboxio.errors import OrphanedSandboxWarning
 from sandboxio.isolation import IsolationTier
+from sandboxio.notices import yielding
 from sandboxio.planning import Receipt
 from sandboxio.result import DEFAULT_MAX_OUTPUT, ExecResult
 from sandboxio.sandbox import Sandbox
@@ -124,8 +123,8 @@ class SyncSandbox:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
     ) -> None:
-        """Kill the sandbox, whatever left the block; no warning that became an error replaces what left it."""
+        """Kill the sandbox, whatever left the block; no lost record or warning replaces what left it."""
         if self._given_up:
             return
-        with suppress(*(() if error is None else (OrphanedSandboxWarning,))):
+        with yielding(error):
             self.kill()
