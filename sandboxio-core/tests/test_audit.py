@@ -26,6 +26,7 @@ from sandboxio import (
     FileSink,
     LoggingSink,
     NoopSink,
+    OrphanedSandboxWarning,
     PathNotFound,
     QueueSink,
     ResourceLimitExceeded,
@@ -159,6 +160,42 @@ async def test_what_the_provider_blocked_is_recorded(sbx_fake: FakeBackend, sand
     async with sandboxio.connect("fake://", sandbox.id, audit=AuditConfig(sinks=(queue,))) as again:
         await again.files.write("a", b"")
     assert [event.network_denials for event in queue.drain()] == [0, 0, 2, 2, 2, 2]
+
+
+async def test_a_count_that_fails_costs_no_record_and_replaces_nothing(
+    sbx_fake: FakeBackend, sandbox: Sandbox, queue: QueueSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OBS-01, TRD-08."""
+
+    def fails() -> int:
+        raise ZeroDivisionError(SECRET)
+
+    sbx_fake.on(["stuck"], Answer(hangs=True))
+    queue.drain()
+    monkeypatch.setattr(sandbox._lease.recorder, "_denials", fails)
+    with pytest.warns(AuditSinkWarning, match=r"counting denials failed: ZeroDivisionError: \*\*\*"):
+        assert (await sandbox.run(["true"])).ok
+    with pytest.warns(AuditSinkWarning), anyio.move_on_after(0.05) as scope:
+        await sandbox.run(["stuck"])
+    assert scope.cancelled_caught
+    assert [(event.outcome, event.network_denials) for event in queue.drain()] == [("ok", None), ("cancelled", None)]
+    monkeypatch.undo()
+
+
+async def test_a_kill_whose_end_was_not_seen_is_not_recorded_as_done(
+    sbx_fake: FakeBackend, queue: QueueSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OBS-01, TRD-03."""
+    monkeypatch.setenv("SBX_TEARDOWN_GRACE", "0.2")
+    sandbox = await sandboxio.create("fake://", audit=AuditConfig(sinks=(queue,)))
+    queue.drain()
+    sbx_fake.gates.at("destroy", "before", stalling)
+    with pytest.warns(OrphanedSandboxWarning):
+        await sandbox.kill()
+    assert only(queue).outcome == "OrphanedSandboxWarning"
+    sbx_fake.gates.clear()
+    await sandbox.kill()
+    assert only(queue).outcome == "ok"
 
 
 async def test_a_provider_that_counts_nothing_says_nothing(queue: QueueSink) -> None:

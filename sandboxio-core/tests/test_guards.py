@@ -111,6 +111,13 @@ async def test_an_allowed_operation_goes_on(sbx_fake: FakeBackend, add: Add) -> 
     assert sbx_fake.commands[0].command.env["TOKEN"] == SECRET
 
 
+class Unshowable:
+    """A reason whose text fails."""
+
+    def __str__(self) -> str:
+        raise ValueError(SECRET)
+
+
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
@@ -121,8 +128,9 @@ async def test_an_allowed_operation_goes_on(sbx_fake: FakeBackend, add: Add) -> 
         (fail, "ValueError"),
         (leave, "SystemExit"),
         (never, r"no answer within 0\.2 s"),
+        (saying(Block(Unshowable())), "can't be shown"),  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     ],
-    ids=["block", "none", "true", "word", "error", "exit", "late"],
+    ids=["block", "none", "true", "word", "error", "exit", "late", "unshowable"],
 )
 async def test_what_is_no_clear_yes_blocks(
     answer: Callable[[object], object],

@@ -51,7 +51,8 @@ class AuditEvent(BaseModel):
     :param bytes_out: bytes that came out of it (output, kept or not; a file's content).
     :param network_denials: egress attempts that the provider blocked in the sandbox so far; ``None`` where it does not
         report them.
-    :param outcome: ``"ok"``, ``"cancelled"``, or the code of the error, such as ``"SBX_E1302"``.
+    :param outcome: ``"ok"``, ``"cancelled"``, the code of the error, such as ``"SBX_E1302"``, the class of any other, or
+        ``"OrphanedSandboxWarning"`` for a kill whose end was not seen.
     :param receipts: on ``create`` and ``connect``, one object per policy item: how it is enforced, and by whom.
     """
 

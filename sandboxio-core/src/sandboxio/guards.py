@@ -136,7 +136,7 @@ async def _await_approval(guard: Extension, verdict: NeedsApproval, redactor: Re
 
 def _blocked(guard: Extension, redactor: Redactor, reason: str) -> BlockedByGuard:
     return BlockedByGuard(
-        redactor.text(f"the guard {guard.name!r} blocked it: {reason}"),
+        redactor.text(f"the guard {guard.name!r} blocked it: {safe_str(reason)}"),
         hint="ask whoever set the guard up, or change what it objects to",
     )
 

@@ -1,6 +1,7 @@
 """One record per operation, written also when the operation failed or was cancelled."""
 
 import hashlib
+import operator
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
@@ -153,10 +154,22 @@ class Recorder:
         if not self._sinks and not span.is_recorded:
             return
         record.left_by(error)
-        event = self._event(record, record.outcome or _outcome(error))
+        failures: list[str] = []
+        event = self._event(record, record.outcome or _outcome(error), self._blocked(failures))
         span.end(event)
-        if failures := await self._written(event):
+        failures += await self._written(event)
+        if failures:
             self._report("; ".join(failures), record, error)
+
+    def _blocked(self, failures: list[str]) -> int | None:
+        """Return what the provider counted; a record without the count is still one, and is said not to be whole."""
+        try:
+            return None if self._denials is None else operator.index(self._denials())
+        except Exception as failure:  # noqa: BLE001 - a provider's own code, after the operation: it replaces nothing
+            failures.append(
+                self._redactor.text(f"counting denials failed: {type(failure).__name__}: {safe_str(failure)}")
+            )
+            return None
 
     async def _written(self, event: AuditEvent) -> list[str]:
         """Give an event to all sinks at once, so that none waits for another, and return what failed."""
@@ -192,7 +205,7 @@ class Recorder:
         elif isinstance(error, Exception):
             error.add_note(text)
 
-    def _event(self, record: Record, outcome: str) -> AuditEvent:
+    def _event(self, record: Record, outcome: str, denials: int | None) -> AuditEvent:
         subject, code = record.subject, record.code
         captured = code is not None and self._config.capture_code
         fields = {
@@ -210,7 +223,7 @@ class Recorder:
             "duration_ms": (time.monotonic() - record.began) * 1000,
             "bytes_in": record.bytes_in,
             "bytes_out": record.bytes_out,
-            "network_denials": None if self._denials is None else self._denials(),
+            "network_denials": denials,
             "outcome": outcome,
             "receipts": record.receipts,
         }

@@ -181,8 +181,8 @@ def raise_from(error: BaseException, cause: BaseException | None) -> NoReturn:
         error.__context__ = cause
 
 
-def safe_str(error: BaseException) -> str:
-    """Return an exception's text, also of one whose own `__str__` fails."""
+def safe_str(error: object) -> str:
+    """Return the text of an exception, or of what else others made, also where its own `__str__` fails."""
     try:
         return str(error)
     except Exception:  # noqa: BLE001 - an error about an error would hide both

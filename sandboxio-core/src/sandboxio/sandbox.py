@@ -9,7 +9,7 @@ from sandboxio.border import masked
 from sandboxio.calls import PortCalls
 from sandboxio.capabilities import Capability
 from sandboxio.creation import Opened
-from sandboxio.errors import CapabilityNotSupported, ConfigurationError
+from sandboxio.errors import CapabilityNotSupported, ConfigurationError, OrphanedSandboxWarning
 from sandboxio.execution import execute
 from sandboxio.files import Files
 from sandboxio.isolation import IsolationTier
@@ -161,8 +161,11 @@ class Sandbox:
         if self._lease.closed:
             self._lease.check_owner()
             return
-        async with self._lease.recorder.operation(Record("kill", self._lease.subject)):
+        record = Record("kill", self._lease.subject)
+        async with self._lease.recorder.operation(record):
             await self._lease.end()
+            if not self._lease.closed:
+                record.outcome = OrphanedSandboxWarning.__name__
 
     async def detach(self) -> None:
         """Give the sandbox up: its lifetime alone ends it, not the end of this block or process.
