@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -246,6 +246,46 @@ def test_ctrl_c_ends_the_commands_tree_then_is_raised(stub: StubBackend, target:
             sandbox.run(["forever"])
         assert [driver.kills for driver in stub.session.drivers] == [1]
         assert sandbox.run(["true"]).ok
+
+
+class OutOfTime(Exception):
+    """What a signal's handler raises, as task queues and test runners do for their time limits."""
+
+
+@pytest.fixture
+def out_of_time_soon() -> Iterator[Callable[[], None]]:
+    def handler(number: int, frame: object) -> None:
+        raise OutOfTime
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    yield lambda: threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()
+    signal.signal(signal.SIGUSR1, before)
+
+
+def test_what_a_signals_handler_raises_ends_the_commands_tree(
+    stub: StubBackend, target: str, out_of_time_soon: Callable[[], None]
+) -> None:
+    """TMO-04."""
+    stub.programs["forever"] = lambda command: Program(hangs=True)
+    with create_sync(target) as sandbox:
+        out_of_time_soon()
+        with pytest.raises(OutOfTime):
+            sandbox.run(["forever"])
+        assert [driver.kills for driver in stub.session.drivers] == [1]
+        assert sandbox.run(["true"]).ok
+
+
+def test_what_a_signals_handler_raises_while_it_is_made_leaves_nothing(
+    stub: StubBackend, target: str, out_of_time_soon: Callable[[], None]
+) -> None:
+    """TRD-05: also where another sandbox keeps the loop alive."""
+    with create_sync(target) as other:
+        stub.gates.at("open", "committed", stalling)
+        out_of_time_soon()
+        with pytest.raises(OutOfTime):
+            create_sync(target)
+        assert list(stub.sandboxes) == [other.id]
+        stub.gates.clear()
 
 
 def test_ctrl_c_while_it_is_made_leaves_nothing(stub: StubBackend, target: str, short_grace: float) -> None:

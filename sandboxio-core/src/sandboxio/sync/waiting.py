@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import wait
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from sandboxio.errors import ConfigurationError, SandboxGone
@@ -25,7 +26,7 @@ class Waiter:
     def call(self, form: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run ``work`` in the loop and return what it returns, or raise what it raises.
 
-        Ctrl-C cancels it there, waits for it to clean up (it ends the command's process tree), and is raised then.
+        Ctrl-C, or what another signal's handler raises, cancels it there, waits for it to clean up (it ends the command's process tree), and is raised then.
 
         :param form: the asynchronous form, for the error.
         :raises ConfigurationError: this thread runs an event loop itself, which would stand still meanwhile.
@@ -35,11 +36,13 @@ class Waiter:
             raise SandboxGone("the sandbox is gone (killed)", reason="killed")
         submitted = self.hold.thread.submit(work)
         try:
-            return submitted.ended.result()
-        except KeyboardInterrupt:
+            wait([submitted.ended])
+        except BaseException:  # Ctrl-C, or whatever another signal's handler raises
             submitted.cancel()
             _outlast(submitted)
             raise
+        try:
+            return submitted.ended.result()
         except asyncio.CancelledError:
             raise SandboxGone("the loop was stopped while the call ran", reason="killed") from None
 
@@ -60,11 +63,9 @@ def _in_loop() -> bool:
 
 
 def _outlast(submitted: Submitted[Any]) -> None:
-    """Wait until cancelled work has cleaned up; a second Ctrl-C changes nothing, the grace bounds it."""
+    """Wait until cancelled work has cleaned up; a second interruption changes nothing, the grace bounds it."""
     # Twice: a command that could not be ended alone is ended with its sandbox.
     deadline = time.monotonic() + 2 * (teardown_grace() + SETTLE)
     while not submitted.ended.done() and (left := deadline - time.monotonic()) > 0:
-        try:
+        with suppress(BaseException):  # the first one is raised
             wait([submitted.ended], timeout=left)
-        except KeyboardInterrupt:
-            continue
