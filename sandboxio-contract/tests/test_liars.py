@@ -127,6 +127,14 @@ async def forgetful(recorder: Recorder, record: Record, span: object, error: Bas
         await kept_record(recorder, record, span, error)  # type: ignore[arg-type]
 
 
+def without(event: str) -> object:
+    async def selective(recorder: Recorder, record: Record, span: object, error: BaseException | None) -> None:
+        if record.event != event:
+            await kept_record(recorder, record, span, error)  # type: ignore[arg-type]
+
+    return selective
+
+
 async def twice(recorder: Recorder, record: Record, span: object, error: BaseException | None) -> None:
     await kept_record(recorder, record, span, error)  # type: ignore[arg-type]
     await kept_record(recorder, record, span, error)  # type: ignore[arg-type]
@@ -158,6 +166,7 @@ kept_run = SyncSandbox.run
         ("SEC-01", Redactor, "_found", nothing_found),
         ("OBS-01", Recorder, "ended", forgetful),
         ("OBS-01", Recorder, "ended", twice),
+        *(("OBS-01", Recorder, "ended", without(event)) for event in ("run_code", "file_upload", "file_download")),
         ("OBS-01", Recorder, "_report", silent),
         ("SYN-01", Waiter, "call", wrapping),
         ("SYN-01", SyncSandbox, "run", narrow),

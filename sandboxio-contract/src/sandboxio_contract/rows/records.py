@@ -2,6 +2,7 @@
 
 import contextlib
 import secrets
+import tempfile
 import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -140,6 +141,9 @@ async def _operations(target: Target, sb: Sandbox) -> list[Operation]:
         _only(queue, "connect()", "connect", "ok")
         await again.run(["true"])
         _only(queue, "run() of a connected sandbox", "exec", "ok")
+        with contextlib.suppress(CapabilityNotSupported):
+            await again.detach()
+            _only(queue, "detach()", "detach", "ok")
         await sb.run(["true"])
 
     async def refused() -> None:
@@ -157,6 +161,7 @@ async def _operations(target: Target, sb: Sandbox) -> list[Operation]:
         ),
         ("a cancellation", "exec", "cancelled", cancelled),
         ("a stream", "stream", "ok", stream),
+        ("code", "run_code", "ok", lambda: sb.run_code("pass")),
         ("a wrong argument", "exec", "ok", refused),
         ("a connection", "exec", "ok", connected),
     ]
@@ -170,7 +175,29 @@ async def _operations(target: Target, sb: Sandbox) -> list[Operation]:
 
 def _file_operations(sb: Sandbox) -> list[Operation]:
     files, missing = sb.files, PathNotFound.code
+
+    async def opened_to_write() -> None:
+        async with files.open_write("recorded") as file:
+            await file.write(b"1")
+
+    async def opened_to_read() -> None:
+        async with files.open_read("recorded") as file:
+            async for _ in file:
+                pass
+
+    async def up() -> None:
+        with tempfile.NamedTemporaryFile() as local:
+            await files.upload(local.name, "recorded")
+
+    async def down() -> None:
+        with tempfile.TemporaryDirectory() as local:
+            await files.download("recorded", f"{local}/recorded")
+
     return [
+        ("open_write", "file_write", "ok", opened_to_write),
+        ("open_read", "file_read", "ok", opened_to_read),
+        ("upload", "file_upload", "ok", up),
+        ("download", "file_download", "ok", down),
         ("write", "file_write", "ok", lambda: files.write("recorded", b"1")),
         ("read", "file_read", "ok", lambda: files.read("recorded")),
         ("ls", "file_list", "ok", lambda: files.ls(".")),
@@ -191,7 +218,19 @@ async def _failed_creations(target: Target, queue: QueueSink, audit: AuditConfig
         made = _only(queue, name, "create", error.code)
         require(made.sandbox_id is None, f"the record of {name} names an id")
         parts.append(Part(name, "proven", f"create, {error.code}"))
-    return parts
+    return [*parts, *await _cancelled_creation(target, queue, audit)]
+
+
+async def _cancelled_creation(target: Target, queue: QueueSink, audit: AuditConfig) -> list[Part]:
+    mark = {"row": f"cancelled-{secrets.token_hex(3)}"}
+    with anyio.move_on_after(0.02):
+        await _made(target, audit, mark)
+        queue.drain()
+        return []  # too quick to be cancelled
+    _only(queue, "create() that was cancelled", "create", "cancelled")
+    left = await left_over(target, mark, within=GRACE + SLACK)
+    require(not left, f"a creation that was cancelled left {', '.join(map(str, left))}")
+    return [Part("a cancelled creation", "proven", "create, cancelled")]
 
 
 async def _made(target: Target, audit: AuditConfig, mark: dict[str, str]) -> object:
