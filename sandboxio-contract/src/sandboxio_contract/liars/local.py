@@ -57,7 +57,9 @@ class StubSession:
             code = 127 if isinstance(error, FileNotFoundError) else 126
             return StubProcess(None, Exit(code, started=False), [Chunk("stderr", f"{argv[0]}: {error}\n".encode())])
         self._record.processes.append(process)
-        return self.driver(argv)(process)
+        driver = self.driver(argv)(process)
+        driver.record = self._record
+        return driver
 
     def driver(self, argv: list[str]) -> "type[StubProcess]":
         """Return the class that drives a command; liars have others."""
@@ -73,6 +75,9 @@ class StubSession:
 
 class StubProcess:
     """One local process; two threads read its pipes."""
+
+    record: Record | None = None
+    """The sandbox that it is in."""
 
     def __init__(
         self, process: "subprocess.Popen[bytes] | None", ended: Exit | None = None, chunks: list[Chunk] | None = None
@@ -132,6 +137,8 @@ class StubProcess:
             self._chunks.clear()
             code = self.process.poll()
             if code is not None:
+                if code < 0 and self.record is not None and self.record.is_over:
+                    raise SandboxGone("the sandbox ended, and the command with it")
                 return Exit(128 - code, signal=-code) if code < 0 else Exit(code)
             await anyio.sleep(POLL)
         return self._ended

@@ -24,9 +24,11 @@ class Record:
     expires_at: float
     folder: str
     processes: list["subprocess.Popen[bytes]"] = field(default_factory=list["subprocess.Popen[bytes]"])
+    is_over: bool = False
 
     def end(self) -> None:
         """End every process."""
+        self.is_over = True
         for process in self.processes:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
