@@ -264,16 +264,9 @@ def _sink_of(extension: extensions.Extension) -> AuditSink:
 
 def receipts_of(plan: Plan) -> tuple[dict[str, Any], ...]:
     """Return a plan's items as plain data."""
+    told = ("policy", "requested", "mechanism", "enforced_by", "evidence", "strength")
     return tuple(
-        {
-            "policy": item.policy,
-            "requested": item.requested,
-            "mechanism": item.mechanism,
-            "enforced_by": item.enforced_by,
-            "evidence": item.evidence,
-            "strength": item.strength,
-            "residuals": list(item.residuals),
-        }
+        {**{name: getattr(item, name) for name in told}, "residuals": list(item.residuals)}
         if isinstance(item, Enforcement)
         else {"policy": item.policy, "absent": item.reason}
         for item in plan.items
