@@ -12,6 +12,7 @@ import anyio
 import docker
 import pytest
 import sandboxio
+from docker.errors import APIError
 from sandboxio.errors import (
     CapabilityNotSupported,
     ConnectError,
@@ -229,7 +230,7 @@ async def test_a_connected_writer_is_held_to_the_disk_cap_although_the_owner_is_
 async def paused(api: Any, container_id: str) -> None:
     """Have a container paused; on a busy machine runc may give up before the kernel has frozen it."""
     for _ in range(5):
-        with contextlib.suppress(docker.errors.APIError):
+        with contextlib.suppress(APIError):
             api.pause(container_id)
             return
         await anyio.sleep(0.5)
