@@ -68,14 +68,14 @@ async def test_programs_that_need_no_script(sbx_fake: FakeBackend) -> None:
 
 
 async def test_commands_are_recorded_with_the_policy_in_force(sbx_fake: FakeBackend) -> None:
-    network = NetworkPolicy(allow=("pypi.org",))
+    network = NetworkPolicy(allow=("packages.example",))
     async with sandboxio.create("fake://", network=network, resources=Resources(memory_mb=256)) as sandbox:
         await sandbox.run(["true"])
     [started] = sbx_fake.commands
     assert started.command.argv == ("true",)
     receipts = {receipt.policy: receipt for receipt in started.policy}
     assert getattr(receipts["network.egress"], "requested", None) == "deny"
-    assert getattr(receipts["network.allow"], "requested", None) == ("pypi.org",)
+    assert getattr(receipts["network.allow"], "requested", None) == ("packages.example",)
     assert getattr(receipts["memory"], "requested", None) == 256
 
 
