@@ -62,6 +62,10 @@ class Driven(Generic[T]):
             self.suspensions += 1
             error = self._at_suspension(self.suspensions)
             if error is not None:
+                # As a loop does that cancels a task. Hardly any program can leave a future pending that nobody waits
+                # for, and a stream of anyio's that is then read again can wait for ever.
+                if isinstance(waits_for, asyncio.Future):
+                    waits_for.cancel()
                 continue
             try:
                 send = yield waits_for

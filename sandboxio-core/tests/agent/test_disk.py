@@ -9,7 +9,7 @@ import anyio
 import pytest
 from sandboxio.agent.process import AgentProcess
 
-from .harness import PATIENCE, Local, read_line
+from .harness import PATIENCE, Local, finished, read_line
 from .test_in_container import IMAGES, contained
 
 pytestmark = [pytest.mark.anyio, pytest.mark.docker]
@@ -156,9 +156,14 @@ async def test_idle_is_said_when_nothing_lives_and_then_nothing_more(ear: IO[byt
 async def test_a_child_that_outlives_its_command_is_alive_even_when_it_hid_from_its_supervisor(
     ear: IO[bytes], heard: Disk
 ) -> None:
-    hidden = "for d in /proc/[0-9]*; do p=${d#/proc/}; [ $p = 1 ] || [ $p = $$ ] || kill -9 $p; done; sleep 6 & "
+    # It waits for its input, so that its supervisor has said by then that it started.
+    hidden = (
+        "read go; for d in /proc/[0-9]*; do p=${d#/proc/}; [ $p = 1 ] || [ $p = $$ ] || kill -9 $p; done; sleep 6 & "
+    )
     async with contained(PYTHON, disk=ear) as agent:
-        await agent.run("sh", "-c", hidden)
+        driver = await agent.start("sh", "-c", hidden, stdin=True)
+        await driver.send(b"go\n")
+        await finished(driver)
         await anyio.sleep(4.5)
         assert heard.said() == ["busy 0"]
         await heard.says("idle")
