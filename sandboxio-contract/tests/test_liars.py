@@ -6,15 +6,18 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sandboxio import ProviderError, SandboxError, downloading
+from sandboxio import ProviderError, SandboxError, downloading, redaction, secret_places
+from sandboxio.escaping import Layer
 from sandboxio.records import Record, Recorder
-from sandboxio.redaction import Redactor
+from sandboxio.secret_forms import forms_of
 from sandboxio.sync import SyncSandbox
 from sandboxio.sync.waiting import Waiter
 from sandboxio_contract.ground.docker import DockerGround
+from sandboxio_contract.leaving import spoken_forms
 from sandboxio_contract.liars import LIARS, Liar
 from sandboxio_contract.liars.grounds import StubGround
 from sandboxio_contract.rows import all_rows, transfers
+from sandboxio_contract.rows import secrets as secrets_rows
 from sandboxio_contract.run import Result, run_row
 from sandboxio_contract.target import Target
 
@@ -123,8 +126,22 @@ def test_a_core_that_takes_every_link_is_convicted(monkeypatch: pytest.MonkeyPat
     assert [result.status for result in judged(target, {"FIL-03"})] == ["violated"]
 
 
-def nothing_found(redactor: Redactor, text: str) -> list[tuple[int, int]]:
+def nothing_found(forms: object, text: str) -> list[tuple[int, int]]:
     return []
+
+
+def outermost(text: str) -> list[Layer]:
+    return [Layer(text)]
+
+
+def all_but(spoken: str) -> Callable[[str], list[str]]:
+    """Return a core's forms of a secret without those that mask it as a program may show it."""
+
+    def forms(value: str) -> list[str]:
+        shown = spoken_forms(value)[spoken]
+        return [form for form in forms_of(value) if form not in shown]
+
+    return forms
 
 
 async def forgetful(recorder: Recorder, record: Record, span: object, error: BaseException | None) -> None:
@@ -168,7 +185,7 @@ kept_run = SyncSandbox.run
 @pytest.mark.parametrize(
     "requirement, where, name, broken",
     [
-        ("SEC-01", Redactor, "_found", nothing_found),
+        ("SEC-01", redaction, "found", nothing_found),
         ("OBS-01", Recorder, "ended", forgetful),
         ("OBS-01", Recorder, "ended", twice),
         *(("OBS-01", Recorder, "ended", without(event)) for event in ("run_code", "file_upload", "file_download")),
@@ -178,9 +195,26 @@ kept_run = SyncSandbox.run
     ],
 )
 def test_a_core_that_breaks_its_own_promise_is_convicted(
-    requirement: str, where: type, name: str, broken: object, monkeypatch: pytest.MonkeyPatch
+    requirement: str, where: object, name: str, broken: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What core does for every backend none of them can break: core itself is broken."""
     monkeypatch.setattr(where, name, broken)
     target = Target("stub://", StubGround("stub"), register={"stub": "sandboxio_contract.liars.stubs:stub"})
     assert "violated" in {result.status for result in judged(target, {requirement})}
+
+
+@pytest.mark.parametrize("spoken", spoken_forms("a word"))
+def test_a_core_that_misses_one_form_of_a_secret_is_convicted(spoken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SEC-01's row knows the forms by itself, and each of them alone convicts."""
+
+    def only_one(word: str) -> dict[str, str]:
+        return {spoken: spoken_forms(word)[spoken]}
+
+    monkeypatch.setattr(secrets_rows, "spoken_forms", only_one)
+    monkeypatch.setattr(redaction, "forms_of", all_but(spoken))
+    monkeypatch.setattr(secret_places, "layers", outermost)
+    if spoken in ("beginning", "end", "middle"):
+        monkeypatch.setattr(redaction, "forms_of", forms_of)
+        monkeypatch.setattr(secret_places, "cut", nothing_found)
+    target = Target("stub://", StubGround("stub"), register={"stub": "sandboxio_contract.liars.stubs:stub"})
+    assert [result.status for result in judged(target, {"SEC-01"})] == ["refused", "violated"]

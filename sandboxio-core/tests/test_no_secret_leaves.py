@@ -1,8 +1,10 @@
 """SEC-01: a secret in any argument of any public call, and in any answer of the provider, leaves core nowhere."""
 
 import base64
+import html
 import json
 import logging
+import re
 import traceback
 import warnings
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
@@ -70,6 +72,10 @@ def shown_forms(canary: str) -> list[str]:
         quote(canary),
         data.hex(),
         base64.b64encode(data).decode(),
+        base64.b64encode(canary.encode("utf-16-le")).decode(),
+        base64.b32encode(data).decode().rstrip("="),
+        html.escape(canary),
+        re.escape(canary),
     ]
     return [*forms, canary[:10], canary[-10:]]
 

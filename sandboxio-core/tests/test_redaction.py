@@ -4,6 +4,7 @@ import base64
 import html
 import json
 import logging
+import re
 import shlex
 import traceback
 from collections.abc import Callable
@@ -23,6 +24,11 @@ PEM = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w0\nBAQEFAASCBKcwggSjAg
 
 GIVEN = {"K": "s3cr3t-value"}
 """Named, so that tracebacks, which quote the source, do not show it."""
+
+
+def for_a_page(text: str, case: str) -> str:
+    return "".join(f"\\u{ord(sign):04{case}}" if sign in "<>&'" else sign for sign in text)
+
 
 FORMS: dict[str, Callable[[str], str]] = {
     "plain": str,
@@ -48,12 +54,95 @@ FORMS: dict[str, Callable[[str], str]] = {
     "repr": lambda value: repr(value)[1:-1],
     "bytes repr": lambda value: repr(value.encode())[2:-1],
     "html": html.escape,
+    "html of templates": lambda value: html.escape(value).replace("&#x27;", "&#39;"),
+    "html of Go": lambda value: html.escape(value).replace("&#x27;", "&#39;").replace("&quot;", "&#34;"),
+    "html text": lambda value: html.escape(value, quote=False),
+    "html twice": lambda value: html.escape(html.escape(value)),
+    "regular expression": re.escape,
+    "json of Go": lambda value: for_a_page(json.dumps(value, ensure_ascii=False)[1:-1], "x"),
+    "json of PHP": lambda value: for_a_page(json.dumps(value)[1:-1], "X"),
+    "base64, lines": lambda value: base64.encodebytes(value.encode()).decode().rstrip("\n"),
+    "base64, UTF-16": lambda value: base64.b64encode(value.encode("utf-16-le")).decode(),
+    "base64, UTF-16 BE": lambda value: base64.b64encode(value.encode("utf-16-be")).decode(),
+    "base32": lambda value: base64.b32encode(value.encode()).decode(),
+    "base32, lower": lambda value: base64.b32encode(value.encode()).decode().lower(),
+    "upper case": lambda value: value.upper() if len(value) >= 8 else value,
     "shell": shlex.quote,
 }
 EVERYWHERE = [form for form in FORMS if form != "url, lower"]
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="*\0"), min_size=4, max_size=60)
 around = st.text(st.characters(codec="utf-8", exclude_characters="*"), max_size=20)
+
+
+ESCAPES: list[Callable[[str], str]] = [
+    lambda sign: f"&#{ord(sign)};",
+    lambda sign: f"&#x{ord(sign):X};",
+    lambda sign: html.escape(sign) if sign in "<>&\"'" else f"&#{ord(sign)};",
+    lambda sign: "".join(f"\\u{unit:04x}" for unit in units(sign)),
+    lambda sign: "".join(f"\\u{unit:04X}" for unit in units(sign)),
+    lambda sign: "".join(f"\\\\u{unit:04x}" for unit in units(sign)),
+    lambda sign: quote(sign, safe="").lower() if sign in " !#$/:@+<>" else sign,
+]
+
+
+def units(sign: str) -> list[int]:
+    data = sign.encode("utf-16-be")
+    return [int.from_bytes(data[place : place + 2], "big") for place in range(0, len(data), 2)]
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_characters="*\0|"), min_size=8, max_size=30), st.data())
+def test_whichever_characters_a_writer_escapes(secret: str, data: st.DataObject) -> None:
+    """Each in its own way: what stands in the secret itself may look escaped, too."""
+    writers: list[Callable[[str], str]] = [str, *ESCAPES]
+    chosen = data.draw(st.lists(st.sampled_from(writers), min_size=len(secret), max_size=len(secret)))
+    escaped = [escape(sign) for sign, escape in zip(secret, chosen, strict=True)]
+    # What would be taken for the beginning of an escape is escaped by every writer.
+    shown = "".join(f"&#{ord(text)};" if text in "&%\\" else text for text in escaped)
+    assert Redactor([secret]).text(f"|{shown}|") == f"|{MASK}|"
+
+
+def test_the_end_of_a_text_is_read_from_where_an_escaped_secret_may_begin() -> None:
+    secret = "s3cr3t-" + "x9" * 40
+    shown = "".join(f"&#x{ord(sign):06X};" for sign in secret)
+    assert Redactor([secret]).end(f"a{shown}b", 9) == f"{MASK}b"
+
+
+def test_what_stands_escaped_in_a_secret_and_what_was_escaped_in_the_text() -> None:
+    masked = Redactor(["db://me:p%40ss+1@host"]).text("{'url': 'db://me:p%40ss\\u002B1@host'}")
+    assert masked == "{'url': '***'}"
+
+
+@given(st.binary(max_size=90), st.binary(min_size=18, max_size=120), st.sampled_from([60, 64, 70, 76]), st.data())
+def test_a_secret_in_a_wrapped_base64_text_is_masked(
+    before: bytes, raw: bytes, width: int, data: st.DataObject
+) -> None:
+    secret, ending = raw.hex(), data.draw(st.sampled_from(["\n", "\r\n", "\\n", "\\r\\n", "\n  "]))
+    text = base64.b64encode(before + secret.encode() + b"0123456789").decode()
+    wrapped = ending.join(text[start : start + width] for start in range(0, len(text), width))
+    masked = Redactor([secret]).text(wrapped)
+    rest = re.sub(r"\\r|\\n|\s", "", masked)
+    assert MASK in rest
+    assert len(rest) <= len(text) - len(secret) * 4 // 3 + 8
+
+
+fragments = st.integers(0, 40).flatmap(lambda start: st.tuples(st.just(start), st.integers(start + 12, 52)))
+
+
+@given(
+    st.sampled_from(
+        ["{0}", "[…{0}…]", "...{0}...", "a …{0} [truncated]", "(truncated) {0}", '…{0}" (truncated)', "… {0}"]
+    ),
+    st.text(st.sampled_from("abcdefghijklmnopqrstuvwxyz0123456789"), min_size=60, max_size=60),
+    fragments,
+)
+def test_a_part_of_a_secret_between_two_cuts_is_masked(text: str, secret: str, part: tuple[int, int]) -> None:
+    piece = secret[slice(*part)]
+    for form in (piece, piece.encode().hex()):
+        masked = Redactor([secret]).text(text.format(form))
+        assert MASK in masked
+        assert form[:8] not in masked
+        assert form[-8:] not in masked
 
 
 @given(texts, st.sampled_from(EVERYWHERE), around, around)
@@ -94,10 +183,33 @@ def test_of_two_secrets_with_one_beginning_no_tail_is_left() -> None:
     assert masked == f"the key {MASK} is wrong, {MASK} too"
 
 
-@pytest.mark.parametrize("text", ["{0}", "a{0}", "got '{0}...' from", "{0}… cut", "{0}[...] cut", '"{0}..."'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{0}",
+        "a{0}",
+        "got '{0}...' from",
+        "{0}… cut",
+        "{0}[...] cut",
+        '"{0}..."',
+        "{0} [truncated]",
+        "{0}\n(truncated)",
+        "{0} <12 bytes omitted>",
+    ],
+)
 def test_a_secret_cut_short_is_masked_too(text: str) -> None:
     masked = Redactor(["tok_abcdefghijklmnop"]).text(text.format("tok_abcdefgh"))
     assert "tok_abc" not in masked
+
+
+@pytest.mark.parametrize("text", ["{0}", "...{0} is wrong", "…'{0}'", "[truncated] {0}.", "[12 bytes omitted] {0}"])
+def test_the_end_of_a_secret_after_a_cut_is_masked_too(text: str) -> None:
+    assert "mnop" not in Redactor(["tok_abcdefghijklmnop"]).text(text.format("efghijklmnop"))
+
+
+@pytest.mark.parametrize("text", ["production", "the host production", "host production…", "production is a stage"])
+def test_a_word_that_a_secret_contains_is_left_alone(text: str) -> None:
+    assert Redactor(["db://me:hunter2@host/production"]).text(text) == text
 
 
 def test_what_only_begins_alike_is_left_alone() -> None:

@@ -1,9 +1,11 @@
 """What leaves core while a row goes on: log records, warnings, audit records, spans, errors and all they are chained to."""
 
 import base64
+import html
 import importlib.util
 import json
 import logging
+import re
 import tempfile
 import traceback
 import warnings
@@ -17,6 +19,8 @@ from sandboxio import AuditConfig, FileSink, LoggingSink, QueueSink, otel
 
 CUT = 10
 """Characters of a secret that must not be left over where a text was cut."""
+ENCODED = 16
+"""The same of its base64 and base32."""
 
 
 class Leaving:
@@ -79,11 +83,41 @@ def watched() -> Generator[Leaving]:
 
 
 def shown_forms(word: str) -> list[str]:
-    """Return a secret as it is, escaped, URL-quoted, in hex, in base64 wherever it stands in it, and cut."""
+    """Return a secret as it is, escaped, URL-quoted, in hex, in base64 and base32 wherever it stands in it, and cut."""
     raw = word.encode()
-    inner = [base64.b64encode(b"\0" * shift + raw).decode()[4:-4] for shift in range(3)]
-    escaped = [repr(word)[1:-1], json.dumps(word)[1:-1], quote(word), raw.hex()]
-    return [word, *escaped, *inner, word[:CUT], word[-CUT:]]
+    plain, page = json.dumps(word, ensure_ascii=False)[1:-1], html.escape(word)
+    escaped = [repr(word)[1:-1], json.dumps(word)[1:-1], quote(word), raw.hex(), raw.hex().upper(), re.escape(word)]
+    escaped += ["".join(f"\\u{ord(one):04{case}}" if one in "<>&'" else one for one in plain) for case in "xX"]
+    escaped += [page, page.replace("&#x27;", "&#39;"), word.upper(), word.lower()]
+    wide = [word.encode("utf-16-le"), word.encode("utf-16-be")]
+    inner = [base64.b64encode(b"\0" * shift + data).decode()[4:-4] for shift in range(3) for data in (raw, *wide)]
+    inner += [base64.b32encode(b"\0" * shift + raw).decode()[8:-8] for shift in range(5)]
+    # Either end of what is encoded: a line break may stand between them.
+    encoded = [*(one[:ENCODED] for one in inner), *(one[-ENCODED:] for one in inner)]
+    parts = [word[:CUT], word[-CUT:], word[5:-5]]
+    return [word, *(form for form in (*escaped, *encoded, *parts) if len(form) >= CUT)]
+
+
+def spoken_forms(word: str) -> dict[str, str]:
+    """Return, by name, how a program may show a secret that it was given."""
+    raw, plain = word.encode(), json.dumps(word, ensure_ascii=False)[1:-1]
+    return {
+        "base64": base64.b64encode(b"me:" + raw).decode(),
+        "base64, lines": base64.encodebytes(b"-" * 48 + raw).decode(),
+        "base64, UTF-16": base64.b64encode(word.encode("utf-16-le")).decode(),
+        "base64, UTF-16 BE": base64.b64encode(word.encode("utf-16-be")).decode(),
+        "base32": base64.b32encode(raw + b"\n").decode(),
+        "hex": raw.hex(),
+        "HEX": raw.hex().upper(),
+        "regular expression": re.escape(word),
+        "JSON in a page": "".join(f"\\u{ord(one):04x}" if one in "<>&'" else one for one in plain),
+        "HTML": html.escape(word),
+        "HTML of templates": html.escape(word).replace("&#x27;", "&#39;"),
+        "upper case": word.upper(),
+        "beginning": f"{word[:-5]} [truncated]",
+        "end": f"…{word[5:]}",
+        "middle": f"[…{word[3:-4]}…]",
+    }
 
 
 def _everything_of(error: BaseException | None, seen: set[int]) -> Iterator[str]:

@@ -4,7 +4,8 @@ from collections import deque
 
 from sandboxio.port import Chunk, Exit, Killed, ProcessDriver, StreamName
 from sandboxio.redaction import MASK, Redactor
-from sandboxio.secret_forms import CUT, unfinished, whole
+from sandboxio.secret_cuts import CUT
+from sandboxio.secret_places import unfinished, whole
 
 
 class RedactedStream:

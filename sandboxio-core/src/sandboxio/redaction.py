@@ -9,7 +9,10 @@ from types import FunctionType, MethodType, ModuleType, TracebackType
 from typing import NoReturn
 
 from sandboxio.errors import ProviderError, SandboxError
-from sandboxio.secret_forms import SHORTEST, cut, forms_of, merged, unfinished, whole
+from sandboxio.escaping import WIDEST, layers
+from sandboxio.secret_cuts import Forms
+from sandboxio.secret_forms import SHORTEST, WORD, forms_of
+from sandboxio.secret_places import found, found_whole, merged, unfinished
 
 MASK = "***"
 _DEPTH, _NODES = 5, 2000
@@ -21,7 +24,7 @@ Source = Callable[[], Iterable[str]]
 
 
 class Redactor:
-    """Replaces secrets in text: as they are, in base64, hex, URL-quoted and escaped, and cut where a text was cut.
+    """Replaces secrets in text: as they are, encoded and escaped as is usual, and cut where a text was cut.
 
     It may learn more while it is in use: credentials are known once an adapter is loaded, a sandbox's own tokens once
     the provider made it.
@@ -30,7 +33,7 @@ class Redactor:
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._values: set[str] = set()
         self._sources: list[Source] = []
-        self._forms: list[str] = []
+        self._forms = Forms()
         self.learn(secrets)
 
     def __repr__(self) -> str:
@@ -42,14 +45,16 @@ class Redactor:
         if new:
             self._values |= new
             forms = {form for value in new for form in forms_of(value) if len(form) >= SHORTEST}
-            self._forms = sorted(forms.union(self._forms))
+            # A text is read for escapes that stand in the secret itself, too: "p%40ss" in a URL, and "&" as "\\u0026" there.
+            read = {layer.text for form in forms for layer in layers(form) if len(layer.text) >= WORD}
+            self._forms = Forms(sorted(forms | read | set(self._forms)))
 
     def ask(self, source: Source) -> None:
         """Mask whatever ``source`` returns at the moment when something is masked, and what it returned before."""
         self._sources.append(source)
 
     @property
-    def forms(self) -> list[str]:
+    def forms(self) -> Forms:
         """Every form of every secret that is known at this moment."""
         for source in self._sources:
             self.learn(source())
@@ -57,7 +62,7 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """Return ``text`` with every secret masked."""
-        return _masked(text, self._found(text), 0)
+        return _masked(text, merged(found(self.forms, text)), 0)
 
     def end(self, text: str, size: int, *, cut_off: bool = False) -> str:
         """Return the last ``size`` characters of ``text``, masked before they are cut out.
@@ -66,9 +71,9 @@ class Redactor:
         """
         forms = self.forms
         first = max(0, len(text) - size)
-        text = text[max(0, first - max(map(len, forms), default=0)) :]
+        text = text[max(0, first - WIDEST * max(map(len, forms), default=0)) :]
         first = max(0, len(text) - size)
-        spans = [*whole(forms, text), *cut(forms, text)]
+        spans = found(forms, text)
         if cut_off and (start := unfinished(forms, text)) < len(text):
             spans.append((start, len(text)))
         return _masked(text, [span for span in merged(spans) if span[1] > first], first)
@@ -91,12 +96,12 @@ class Redactor:
 
     def holds_secret(self, text: str) -> bool:
         """Whether a secret stands in ``text``, in any form."""
-        return bool(self._found(text))
+        return bool(found(self.forms, text))
 
     def holds_whole(self, value: object) -> bool:
         """Whether plain data holds a whole secret, in any form; what only begins like one is none."""
         forms = self.forms
-        return any(whole(forms, text) for text in _texts(value, depth=_PLAIN_DEPTH, nodes=_PLAIN_NODES))
+        return any(found_whole(forms, text) for text in _texts(value, depth=_PLAIN_DEPTH, nodes=_PLAIN_NODES))
 
     def border(self) -> AbstractContextManager[None]:
         """Around a public call: no error that leaves it, nor what it is chained to, holds a secret."""
@@ -141,11 +146,6 @@ class Redactor:
             if isinstance(error, SandboxError):
                 self._clean(error, seen)
         return seen[id(error)]
-
-    def _found(self, text: str) -> list[tuple[int, int]]:
-        """Return where secrets stand, in order, overlapping ones as one."""
-        forms = self.forms
-        return merged([*whole(forms, text), *cut(forms, text)])
 
 
 def _masked(text: str, spans: list[tuple[int, int]], end: int) -> str:

@@ -13,7 +13,7 @@ import sandboxio
 from sandboxio import ConfigurationError, ExecResult, Sandbox
 from sandboxio.cli import main
 
-from sandboxio_contract.leaving import Leaving, shown_forms, watched
+from sandboxio_contract.leaving import Leaving, shown_forms, spoken_forms, watched
 from sandboxio_contract.rows import row
 from sandboxio_contract.rows.inside import DEADLINE, ends_one_tree, need_shell, output_of
 from sandboxio_contract.rows.refusing import recorded
@@ -73,7 +73,7 @@ async def secrets_go_by_the_providers_broker(target: Target) -> Finding:
 @row("SEC-01", within=90)
 async def no_secret_leaves(target: Target) -> Finding:
     """After successes and failures of many kinds no secret is in a log, warning, error, repr, record, span, label or output."""
-    word = f'q7"é {secrets.token_hex(8)}Zk'
+    word = f"q7\"é <&'{secrets.token_hex(8)}Zk"
     marker = f"marker{secrets.token_hex(8)}"
     with watched() as leaving:
         with leaving.watching():
@@ -133,7 +133,7 @@ async def _operations(target: Target, leaving: Leaving, word: str, marker: str) 
 
 
 def _calls(target: Target, sb: Sandbox, word: str, marker: str) -> list[Callable[[], Awaitable[object]]]:
-    files = sb.files
+    files, spoken = sb.files, spoken_forms(word)
 
     async def stream() -> None:
         async with sb.stream(["true", word]) as proc:
@@ -149,6 +149,8 @@ def _calls(target: Target, sb: Sandbox, word: str, marker: str) -> list[Callable
         lambda: sb.run(["true", word]),
         lambda: sb.run(["false", word]),
         lambda: sb.run([f"no-{word}"]),
+        lambda: sb.run(["true", *spoken.values()]),
+        *(partial(sb.run, ["true"], cwd=f"/no/{said}") for said in spoken.values()),
         lambda: sb.run([]),
         lambda: sb.run(["true", f"{word}\0"]),
         lambda: sb.run(["true"], env={"A=B": word}),
