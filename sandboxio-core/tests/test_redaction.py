@@ -56,6 +56,8 @@ FORMS: dict[str, Callable[[str], str]] = {
     "html": html.escape,
     "html of templates": lambda value: html.escape(value).replace("&#x27;", "&#39;"),
     "html of Go": lambda value: html.escape(value).replace("&#x27;", "&#39;").replace("&quot;", "&#34;"),
+    "repr of a regular expression": lambda value: repr(re.escape(value) + "'\"")[1:-4],
+    "repr of json": lambda value: repr(json.dumps(value)[1:-1] + "'\"")[1:-4],
     "html text": lambda value: html.escape(value, quote=False),
     "html twice": lambda value: html.escape(html.escape(value)),
     "regular expression": re.escape,
@@ -82,6 +84,8 @@ ESCAPES: list[Callable[[str], str]] = [
     lambda sign: "".join(f"\\u{unit:04x}" for unit in units(sign)),
     lambda sign: "".join(f"\\u{unit:04X}" for unit in units(sign)),
     lambda sign: "".join(f"\\\\u{unit:04x}" for unit in units(sign)),
+    lambda sign: re.escape(sign),
+    lambda sign: f"\\x{ord(sign):02x}" if " " <= sign <= "~" else sign,
     lambda sign: quote(sign, safe="").lower() if sign in " !#$/:@+<>" else sign,
 ]
 

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 _READABLE = re.compile(
     r"""\\\\{0,3}u(?P<high>[dD][89abAB][0-9a-fA-F]{2})\\{1,4}u(?P<low>[dD][c-fC-F][0-9a-fA-F]{2})
     | \\\\{0,3}u(?P<unit>[0-9a-fA-F]{4})
+    | \\\\{0,3}x(?P<byte>[2-7][0-9a-fA-F])
     | %(?P<quoted>[2-7][0-9a-fA-F])
     | &(?: \#(?P<number>[0-9]{1,7}) | \#[xX](?P<digits>[0-9a-fA-F]{1,6}) | (?P<name>amp|lt|gt|quot|apos) );
     | (?: \n(?<=[A-Za-z0-9+/_-]{16}\n) | \r\n(?<=[A-Za-z0-9+/_-]{16}\r\n)
-        | \\n(?<=[A-Za-z0-9+/_-]{16}\\n) | \\r\\n(?<=[A-Za-z0-9+/_-]{16}\\r\\n) ) [ \t]* (?=[A-Za-z0-9+/_=-])""",
+        | \\n(?<=[A-Za-z0-9+/_-]{16}\\n) | \\r\\n(?<=[A-Za-z0-9+/_-]{16}\\r\\n) ) [ \t]* (?=[A-Za-z0-9+/_=-])
+    | \\(?P<sign>[ -/:-@\[-`{-~])""",
     re.VERBOSE,
 )
 """Characters that any writer may have escaped, whichever it chose, and the line breaks of wrapped encodings."""
@@ -81,6 +83,8 @@ def _character(match: re.Match[str]) -> str:
     kind = match.lastgroup
     if kind is None:  # a line break
         return ""
+    if kind == "sign":
+        return match["sign"]
     if kind == "name":
         return _NAMES[match["name"]]
     if kind == "low":
