@@ -74,10 +74,10 @@ async def input_directory_and_variables(target: Target) -> Finding:
         "WIDE": "é\U0001f389",
         "EMPTY": "",
         "QUOTES": "'\"`$(id)`",
-        "sp ace": "x",
     }
     async with target.sandbox(env={"BASE": "base", "OVER": "sandbox"}) as sb:
         await need_shell(sb)
+        odd |= await _odd_name(sb)
         seen = await sb.run(["env", "-0"], env={**odd, "OVER": "call"})
         if seen.exit_code != 0:
             seen = await sb.run(["cat", "/proc/self/environ"], env={**odd, "OVER": "call"})
@@ -129,6 +129,16 @@ async def what_cannot_run_says_so(target: Target) -> Finding:
         require("lua" in str(error), "the error does not name the missing interpreter")
         require((await sb.run(["true"])).ok, "the sandbox does not work afterwards")
     return proven("127 and 126 with text in stderr only; directory and interpreter are named")
+
+
+async def _odd_name(sb: Sandbox) -> dict[str, str]:
+    """Return a variable that no shell can name, nothing where it is refused."""
+    variable = {"sp ace": "x"}
+    try:
+        await sb.run(["true"], env=variable)
+    except ConfigurationError:
+        return {}
+    return variable
 
 
 async def _arguments(sb: Sandbox) -> None:
