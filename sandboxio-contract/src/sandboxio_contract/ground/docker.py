@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from sandboxio_contract.ground import cgroup
 from sandboxio_contract.ground.base import Fetched, Ground, NetworkGround, Object, Spied
+from sandboxio_contract.ground.dsn import split_dsn, with_template
 from sandboxio_contract.ground.swapfile import swap_present
 from sandboxio_contract.ground.wire import Call, Wire
 from sandboxio_contract.verdict import Inconclusive
@@ -31,11 +32,21 @@ CONTROL_SECONDS = 30.0
 
 
 class DockerGround(Ground):
-    """One engine. It must be on this machine for what looks at the host."""
+    """One engine. It must be on this machine for what looks at the host.
 
-    def __init__(self, dsn: str, kind: str = "docker") -> None:
+    Another adapter whose sandboxes are containers has it with its own name and labels; its DSN's parameter ``host`` has to
+    take an engine's address, behind which its traffic is recorded.
+
+    :param kind: the backend's name.
+    :param managed: the label that, with the value ``true``, marks what is the adapter's.
+    :param metadata: how the labels begin under which a caller's metadata is found.
+    """
+
+    def __init__(self, dsn: str, kind: str = "docker", *, managed: str = MANAGED, metadata: str = METADATA) -> None:
         super().__init__(kind)
         self._dsn = dsn
+        self._managed = managed
+        self._metadata = metadata
         self._known: DockerClient | None = None
         self._network: NetworkGround | None = None
         self._images: DockerImages | None = None
@@ -43,7 +54,8 @@ class DockerGround(Ground):
 
     def objects(self, mark: Mapping[str, str]) -> list[Object]:
         """Return containers of any state, and networks, that carry the metadata."""
-        wanted = {"label": [f"{MANAGED}=true", *(f"{METADATA}{key}={value}" for key, value in mark.items())]}
+        marked = (f"{self._metadata}{key}={value}" for key, value in mark.items())
+        wanted = {"label": [f"{self._managed}=true", *marked]}
         engine = self._engine()
         containers: list[Mapping[str, Any]] = engine.containers(all=True, filters=wanted)
         networks: list[Mapping[str, Any]] = engine.networks(filters=wanted)
@@ -65,7 +77,8 @@ class DockerGround(Ground):
         if found is None:
             raise Inconclusive(f"the engine does not know {sandbox_id[:12]}")
         labels: Mapping[str, str] = found["Config"].get("Labels") or {}
-        metadata = {key.removeprefix(METADATA): value for key, value in labels.items() if key.startswith(METADATA)}
+        mine = self._metadata
+        metadata = {key.removeprefix(mine): value for key, value in labels.items() if key.startswith(mine)}
         return {**found["HostConfig"], "Env": found["Config"].get("Env"), "Labels": labels, "Metadata": metadata}
 
     def processes(self, sandbox_id: str) -> int:
@@ -261,18 +274,6 @@ class DockerGround(Ground):
         template, kept = split_dsn(self._dsn)
         query = "&".join([*(one for one in kept.split("&") if one and not one.startswith("host=")), f"host={host}"])
         return f"{self._dsn.partition('://')[0]}://{template}?{query}"
-
-
-def split_dsn(dsn: str) -> tuple[str, str]:
-    """Return template and parameters of a DSN."""
-    template, _, query = dsn.partition("://")[2].partition("?")
-    return template, query
-
-
-def with_template(dsn: str, template: str) -> str:
-    """Return a DSN with another template."""
-    query = split_dsn(dsn)[1]
-    return f"{dsn.partition('://')[0]}://{template}" + (f"?{query}" if query else "")
 
 
 def _creates(call: Call) -> bool:

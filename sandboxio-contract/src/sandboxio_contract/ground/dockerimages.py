@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sandboxio_contract.ground.base import Fetched
-from sandboxio_contract.ground.docker import SUITE, split_dsn, with_template
+from sandboxio_contract.ground.docker import SUITE
+from sandboxio_contract.ground.dsn import split_dsn, with_template
 from sandboxio_contract.verdict import Inconclusive
 
 if TYPE_CHECKING:
