@@ -1,4 +1,4 @@
-"""The command ``sandboxio-contract``: ``cleanup`` and ``render``."""
+"""The command ``sandboxio-contract``: ``cleanup``, ``render`` and ``policy-table``."""
 
 import argparse
 import json
@@ -20,8 +20,34 @@ def main(arguments: list[str] | None = None) -> int:
         epilog="example: sandboxio-contract render docker.json e2b.json > conformance.md",
     )
     render.add_argument("reports", nargs="+", type=Path, metavar="FILE")
+    table = verbs.add_parser(
+        "policy-table",
+        help="print what a target answers to each kind of policy, from offline plans; nobody is contacted",
+        epilog="example: sandboxio-contract policy-table mybackend:// --into README.md",
+    )
+    table.add_argument("target", metavar="TARGET", help="a DSN")
+    table.add_argument("--into", type=Path, metavar="FILE", help="replace the table between its marks in FILE instead")
     given = parser.parse_args(arguments)
-    return _cleanup() if given.verb == "cleanup" else _render(given.reports)
+    if given.verb == "cleanup":
+        return _cleanup()
+    return _render(given.reports) if given.verb == "render" else _policy_table(given.target, given.into)
+
+
+def _policy_table(target: str, into: Path | None) -> int:
+    from sandboxio import SandboxError
+
+    from sandboxio_contract.policytable import made, written_into
+
+    try:
+        table = made(target)
+        if into is None:
+            print(table, end="")
+        else:
+            print(f"{into}: {'written' if written_into(into, target, table) else 'is as it should be'}")
+    except (SandboxError, OSError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
 
 
 def _cleanup() -> int:
@@ -41,17 +67,23 @@ def _cleanup() -> int:
 
 
 def _render(paths: list[Path]) -> int:
-    from sandboxio_contract.report import SCHEMA, markdown
+    from sandboxio_contract.conformance import SCHEMA, Conformance
+    from sandboxio_contract.report import markdown
 
     reports: list[dict[str, Any]] = []
     for path in paths:
         try:
-            report: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            report: dict[str, Any] = dict(json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, TypeError, ValueError) as error:
             print(f"{path}: {error}", file=sys.stderr)
             return 1
         if report.get("schema") != SCHEMA:
             print(f"{path}: schema {report.get('schema')!r}, not {SCHEMA}", file=sys.stderr)
+            return 1
+        try:
+            Conformance.model_validate(report)
+        except ValueError as error:
+            print(f"{path} is no conformance.json: {error}", file=sys.stderr)
             return 1
         reports.append(report)
     print(markdown(reports), end="")

@@ -8,11 +8,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from sandboxio_contract.conformance import SCHEMA
 from sandboxio_contract.requirements import DERIVED, NOT_BUILT, RULES
 from sandboxio_contract.run import Result
 from sandboxio_contract.verdict import Status, worst
 
-SCHEMA = 1
 NOT_RUN = "not run"
 DISTRIBUTIONS = ("sandboxio-core", "sandboxio-contract", "pytest", "anyio", "trio")
 
@@ -83,6 +83,7 @@ class Report:
 
     def write(self, path: Path) -> None:
         """Write ``conformance.json``."""
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(self.as_data(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
     def text(self, line: Line, width: int = 140) -> str:
