@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pytest
 
+from sandboxio_contract.gathering import DATA, HELD_BACK, LAST, TARGETS, Gathering, row_data
+
 if TYPE_CHECKING:
     from sandboxio_contract.contract import Contract
-    from sandboxio_contract.report import Report
+    from sandboxio_contract.ground import Ground
     from sandboxio_contract.rows import Loop, Row
     from sandboxio_contract.target import Target
 
 N = TypeVar("N", bound=pytest.Item | pytest.Collector)
 
-PROPERTY = "sandboxio_contract"
-"""The property of a test report that carries a row's result, also from another process."""
-_RESULTS = pytest.StashKey[list[dict[str, Any]]]()
-_TARGETS = pytest.StashKey[dict[str, "Target"]]()
+NETWORK = ("network", "fixed")
+"""The modules of rows that need canaries, which only one process of a machine can have."""
+_RESULT = pytest.StashKey[dict[str, Any]]()
 
 
 class NotProvableRow(Exception):
@@ -46,20 +47,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="fail on residuals, on what could not be told and on requirements that no row judges yet",
     )
+    group.addoption(
+        "--sandboxio-live",
+        action="store_true",
+        help="judge a provider's real account; a usage error for a target whose ground has no way to do that",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Collect nothing but the contract where targets but no test files were named."""
-    config.stash[_RESULTS] = []
-    config.stash[_TARGETS] = {}
+    targets = _many(config, "--sandboxio-target")
+    config.pluginmanager.register(Gathering(config), "sandboxio_contract_gathering")
     given = _many(config, "--sandboxio-only")
     unknown = set(given) - _known_ids() if given else set[str]()
     if unknown:
         raise pytest.UsageError(f"--sandboxio-only: there is no requirement {', '.join(sorted(unknown))}")
-    if config.getoption("--sandboxio-target") and config.args_source is not pytest.Config.ArgsSource.ARGS:
-        config.args = []
+    for dsn in targets:
+        _refuse_live(config, dsn)
+    if targets:
+        if config.args_source is not pytest.Config.ArgsSource.ARGS:
+            config.args = []
+        if config.getoption("dist", None) == "load":  # `-n 2` alone: rows that can't go on at once stay together
+            config.option.dist = "loadgroup"
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist names groups
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
     """Add the rows for the targets of the command line."""
     targets = _many(config, "--sandboxio-target")
@@ -91,13 +103,22 @@ class ContractCollector(pytest.Collector):
         """Yield one item per row and event loop."""
         from sandboxio_contract.rows import LOOPS, all_rows
 
+        _refuse_live(self.config, self._contract.dsn, self._contract.ground)
         only = {*self._contract.only, *_many(self.config, "--sandboxio-only")}
+        worker = hasattr(self.config, "workerinput")
         for row in all_rows():
+            module = row.check.__module__.rpartition(".")[2]
             if only and row.requirement not in only:
+                continue
+            if worker and module == LAST:
+                self.config.stash[HELD_BACK].add(self._contract.dsn)
                 continue
             for loop in LOOPS:
                 name = f"{row.requirement}-{row.name}-{loop}"
-                yield _node(RowItem, self, name=name, contract=self._contract, row=row, loop=loop)
+                item = _node(RowItem, self, name=name, contract=self._contract, row=row, loop=loop)
+                if worker:
+                    item.add_marker(pytest.mark.xdist_group(NETWORK[0] if module in NETWORK else module))
+                yield item
 
 
 class RowItem(pytest.Item):
@@ -119,7 +140,10 @@ class RowItem(pytest.Item):
         from sandboxio_contract.run import run_row
 
         result = run_row(self._row, self._target(), self._loop)
-        self.user_properties.append((PROPERTY, result.as_data()))
+        self.stash[_RESULT] = result.as_data()
+        # What JUnit reports and the like show of a test.
+        told = {"requirement": result.requirement, "verdict": result.status, "evidence": result.evidence}
+        self.user_properties += [("target", result.target), *told.items()]
         if result.status == "violated":
             raise ViolatedRow(result.evidence)
         if result.status == "not run":
@@ -142,7 +166,7 @@ class RowItem(pytest.Item):
     def _target(self) -> "Target":
         from sandboxio_contract.target import Target
 
-        known = self.config.stash[_TARGETS]
+        known = self.config.stash[TARGETS]
         if self._contract.dsn not in known:
             one = self._contract
             known[one.dsn] = Target(one.dsn, one.ground, register=one.register, path=one.path)
@@ -150,7 +174,7 @@ class RowItem(pytest.Item):
 
     def release(self) -> None:
         """Take the canaries down: only one run on a machine can have them."""
-        target = self.config.stash[_TARGETS].get(self._contract.dsn)
+        target = self.config.stash[TARGETS].get(self._contract.dsn)
         if target is not None:
             target.ground.release_network()
 
@@ -159,8 +183,10 @@ class RowItem(pytest.Item):
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Give what could not be told an outcome of its own."""
+    """Add the result, and give what could not be told an outcome of its own."""
     report = yield
+    if call.when == "call" and _RESULT in item.stash:
+        setattr(report, DATA, item.stash[_RESULT])
     if isinstance(item, RowItem) and call.excinfo is not None and call.excinfo.errisinstance(NotProvableRow):
         report.outcome = "skipped"
         report.longrepr = (item.module, 0, f"not-provable: {call.excinfo.value}")
@@ -169,7 +195,7 @@ def pytest_runtest_makereport(
 
 def pytest_report_teststatus(report: pytest.TestReport | pytest.CollectReport) -> tuple[str, str, str] | None:
     """Show the verdict itself."""
-    data = _row_data(report) if isinstance(report, pytest.TestReport) else None
+    data = row_data(report) if isinstance(report, pytest.TestReport) else None
     if data is None:
         return None
     status = str(data["status"])
@@ -187,70 +213,6 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         item.release()
 
 
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Keep the result of a row; under xdist this runs in the process that reports."""
-    data = _row_data(report)
-    if data is not None and _config is not None:
-        _config.stash[_RESULTS].append(data)
-
-
-_config: pytest.Config | None = None
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Remember where results go."""
-    global _config
-    _config = session.config
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Close the targets, write the report, and fail a run that shows less than was declared."""
-    for target in session.config.stash[_TARGETS].values():
-        target.close()
-    if hasattr(session.config, "workerinput"):
-        return  # xdist: the process that gathers all results reports them
-    reports = _reports(session.config)
-    path = session.config.getoption("--sandboxio-report", default=None)
-    for report in reports:
-        if path is not None:
-            report.write(
-                path if len(reports) == 1 else path.with_name(f"{path.stem}-{_slug(report.target)}{path.suffix}")
-            )
-        if _failures(session.config, report) and session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print one line per requirement."""
-    for report in _reports(config):
-        terminalreporter.section(f"contract: {report.target}")
-        for line in report.shown():
-            text = report.text(line)
-            terminalreporter.line(
-                text, red=line.status in ("violated", "not run"), yellow=line.status == "not-provable"
-            )
-        terminalreporter.line(report.counts(), bold=True)
-        for failure in _failures(config, report):
-            terminalreporter.line(f"FAILED: {failure}", red=True)
-
-
-def _reports(config: pytest.Config) -> "list[Report]":
-    data = config.stash[_RESULTS]
-    if not data:
-        return []
-    from sandboxio_contract.report import judge
-    from sandboxio_contract.run import Result
-
-    results: list[Result] = [Result.from_data(one) for one in data]
-    targets = dict.fromkeys(result.target for result in results)
-    return [judge(target, [one for one in results if one.target == target]) for target in targets]
-
-
-def _failures(config: pytest.Config, report: "Report") -> list[str]:
-    strict = bool(config.getoption("--sandboxio-strict")) and not config.getoption("--sandboxio-only")
-    return report.failures(strict=strict)
-
-
 def _many(config: pytest.Config, name: str) -> list[str]:
     given: list[str] = config.getoption(name) or []
     return given
@@ -261,17 +223,18 @@ def _node(kind: type[N], parent: pytest.Collector, **arguments: Any) -> N:
     return cast("N", cast("Any", kind).from_parent(parent, **arguments))
 
 
-def _row_data(report: pytest.TestReport) -> dict[str, Any] | None:
-    if report.when != "call":
-        return None
-    return next((cast("dict[str, Any]", value) for name, value in report.user_properties if name == PROPERTY), None)
+def _refuse_live(config: pytest.Config, dsn: str, ground: "Ground | None" = None) -> None:
+    """Refuse ``--sandboxio-live`` where no ground judges an account: its canaries would be outside this machine."""
+    if config.getoption("--sandboxio-live"):
+        from sandboxio_contract.ground import ground_for
+
+        if not (ground or ground_for(dsn)).live:
+            raise pytest.UsageError(
+                f"--sandboxio-live: there is no way to judge an account of {dsn}, only what is here"
+            )
 
 
 def _known_ids() -> set[str]:
     from sandboxio_contract.requirements import RULES
 
     return set(RULES)
-
-
-def _slug(target: str) -> str:
-    return "".join(letter if letter.isalnum() else "-" for letter in target).strip("-")

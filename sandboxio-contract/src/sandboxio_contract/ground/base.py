@@ -104,7 +104,12 @@ class NetworkGround(Protocol):
 
 
 class Ground:
-    """A ground that sees nothing; subclasses answer what they can."""
+    """A ground that sees nothing; subclasses answer what they can.
+
+    :cvar live: whether it can judge a provider's real account, which is asked for by ``--sandboxio-live``.
+    """
+
+    live = False
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
