@@ -9,10 +9,10 @@ from sandboxio_contract.policytable import END, made
 ROOT = Path(__file__).parents[1]
 READMES = [*ROOT.glob("sandboxio-*/README.md"), *ROOT.glob("examples/*/README.md")]
 TABLE = re.compile(r"<!-- policy-table (\S+) -->\n\n(.*?)\n" + re.escape(END), re.DOTALL)
-TABLES = [(path, *found.groups()) for path in READMES for found in TABLE.finditer(path.read_text(encoding="utf-8"))]
+TABLES = [(path, one[1], one[2]) for path in READMES for one in TABLE.finditer(path.read_text(encoding="utf-8"))]
 
 
-@pytest.mark.parametrize("path, target, table", TABLES, ids=[str(path.relative_to(ROOT)) for path, *_ in TABLES])
+@pytest.mark.parametrize("path, target, table", TABLES, ids=[str(path.relative_to(ROOT)) for path, _, _ in TABLES])
 def test_a_table_is_what_the_adapter_plans(
     path: Path, target: str, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -21,4 +21,4 @@ def test_a_table_is_what_the_adapter_plans(
 
 
 def test_every_adapter_has_a_table() -> None:
-    assert {path.parent.name for path, *_ in TABLES} >= {"sandboxio-docker"}
+    assert {path.parent.name for path, _, _ in TABLES} >= {"sandboxio-docker"}
