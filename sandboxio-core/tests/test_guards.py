@@ -1,5 +1,6 @@
 """An organisation's guards: whatever is no clear yes blocks, and nobody can widen anything."""
 
+import asyncio
 import sys
 import threading
 import time
@@ -208,6 +209,73 @@ async def test_an_approval_that_fails_blocks(sbx_fake: FakeBackend, add: Add) ->
     with pytest.raises(BlockedByGuard, match="the desk is closed") as caught:
         await sandboxio.create("fake://")
     assert isinstance(caught.value.__cause__, OSError)
+
+
+async def kept_cancellation() -> BaseException:
+    """Return a cancellation that is over: trio's can't be made by hand."""
+    kept: list[BaseException] = []
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        try:
+            await anyio.lowlevel.checkpoint()
+        except anyio.get_cancelled_exc_class() as error:
+            kept.append(error)
+            raise
+    return kept[0]
+
+
+@pytest.mark.parametrize("kind", ["its own", "asyncio's"])
+async def test_a_cancellation_that_nobody_asked_for_blocks(kind: str, sbx_fake: FakeBackend, add: Add) -> None:
+    """TRD-08: such as that of a future which the asking function shares with others."""
+    sandbox = await sandboxio.create("fake://")
+    error = await kept_cancellation() if kind == "its own" else asyncio.CancelledError("a future's")
+    queue = sandboxio.QueueSink()
+
+    async def ask() -> bool:
+        await anyio.lowlevel.checkpoint()
+        raise error
+
+    add(asking(ask))
+    with pytest.raises(BlockedByGuard, match="costs money: asking failed"):
+        await sandbox.run(["true"])
+    with pytest.raises(BlockedByGuard, match="costs money: asking failed"):
+        await sandboxio.create("fake://", audit=sandboxio.AuditConfig(sinks=(queue,)))
+    assert [event.outcome for event in queue.drain()] == [BlockedByGuard.code]
+    assert len(sbx_fake.sandboxes) == 1
+    assert sbx_fake.commands == []
+    await sandbox.kill()
+
+
+async def test_a_cancellation_while_an_approval_is_awaited_is_one(
+    sbx_fake: FakeBackend, add: Add, anyio_backend_name: str
+) -> None:
+    """TRD-08: also a native one."""
+    queue = sandboxio.QueueSink()
+    asked = anyio.Event()
+
+    async def ask() -> bool:
+        asked.set()
+        await anyio.sleep_forever()
+        return True
+
+    async def make() -> None:
+        await sandboxio.create("fake://", audit=sandboxio.AuditConfig(sinks=(queue,)))
+
+    add(asking(ask))
+    async with anyio.create_task_group() as group:
+        group.start_soon(make)
+        await asked.wait()
+        group.cancel_scope.cancel()
+    assert [event.outcome for event in queue.drain()] == ["cancelled"]
+    if anyio_backend_name == "asyncio":
+        asked = anyio.Event()
+        task = asyncio.create_task(make())
+        await asked.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert [event.outcome for event in queue.drain()] == ["cancelled"]
+    assert not sbx_fake.sandboxes
 
 
 async def test_the_calls_own_deadline_bounds_an_approval(sbx_fake: FakeBackend, add: Add) -> None:

@@ -5,6 +5,7 @@ It runs in a worker thread, sees the names of secrets and never their values, an
 blocks, or asks for an approval. An exception, a wrong answer and no answer in time block.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
@@ -21,6 +22,7 @@ from sandboxio.isolation import IsolationTier
 from sandboxio.port import Command
 from sandboxio.redaction import MASK, Redactor, raise_from, safe_str
 from sandboxio.spec import SandboxSpec
+from sandboxio.teardown import is_cancellation
 
 DEFAULT_BOUND = 5.0
 MAX_BOUND = 60.0
@@ -127,7 +129,9 @@ def _answer(guard: Extension, hook: str, arguments: dict[str, object]) -> Verdic
 async def _await_approval(guard: Extension, verdict: NeedsApproval, redactor: Redactor) -> None:
     try:
         approved: object = await verdict.ask()
-    except Exception as error:  # noqa: BLE001 - as above
+    except (Exception, asyncio.CancelledError, anyio.get_cancelled_exc_class()) as error:
+        if is_cancellation(error):
+            raise
         blocked = _blocked(guard, redactor, f"{verdict.reason}: asking failed: {safe_str(error)}")
         raise_from(blocked, redactor.cause(error))
     if approved is not True:

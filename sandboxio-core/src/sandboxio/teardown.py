@@ -7,6 +7,7 @@ remembers what hits it meanwhile, and raises it afterwards.
 
 import asyncio
 import contextvars
+import math
 import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine
@@ -45,6 +46,16 @@ def teardown_grace() -> float:
 
 def _chosen_grace() -> float:
     return seconds_from("SBX_TEARDOWN_GRACE", DEFAULT_GRACE, MAX_GRACE)
+
+
+def is_cancellation(error: BaseException) -> bool:
+    """Whether an error that others' code raised is this task's own cancellation, and not one that they made up or kept."""
+    if not isinstance(error, anyio.get_cancelled_exc_class()):
+        return False
+    if anyio.current_effective_deadline() == -math.inf:
+        return True
+    task = None if _on_trio() else asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 class OwnTask(Generic[T]):
