@@ -8,7 +8,7 @@ import os
 import warnings
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import anyio
 import pytest
@@ -272,6 +272,28 @@ async def test_kill_is_recorded_once_and_by_whatever_ends_the_block(sbx_fake: Fa
         pass
     await sandbox.kill()
     assert [event.event for event in queue.drain()] == ["create", "kill"]
+
+
+async def test_kills_at_once_leave_one_record(sbx_fake: FakeBackend, queue: QueueSink) -> None:
+    """TRD-04: those that only waited for the end did nothing."""
+    sandbox = await sandboxio.create("fake://", audit=AuditConfig(sinks=(queue,)))
+    async with anyio.create_task_group() as group:
+        for _ in range(3):
+            group.start_soon(sandbox.kill)
+    assert [event.event for event in queue.drain()] == ["create", "kill"]
+    assert sbx_fake.alive == []
+
+
+class Mute:
+    """A sink whose ``emit`` takes nothing."""
+
+    emit = 3
+
+
+@pytest.mark.parametrize("sink", [3, print, Mute()])
+def test_what_takes_no_events_is_no_sink(sink: Any) -> None:
+    with pytest.raises(ConfigurationError, match="sinks"):
+        AuditConfig(sinks=(sink,))
 
 
 async def test_code_is_captured_only_where_that_was_asked_for(sbx_fake: FakeBackend, queue: QueueSink) -> None:

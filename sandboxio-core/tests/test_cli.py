@@ -1,6 +1,7 @@
 """The command line."""
 
 import json
+from pathlib import Path
 
 import pytest
 import sandboxio
@@ -30,6 +31,17 @@ def test_an_error_is_explained_by_its_code(code: str, capsys: pytest.CaptureFixt
 def test_a_code_that_no_error_has_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["errors", "E9999"]) == 2
     assert "SBX_E9999" in capsys.readouterr().err
+
+
+def test_pages_that_cannot_be_written_are_an_error_with_its_fix(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["errors", "--pages", str(tmp_path)]) == 0
+    assert (tmp_path / "SBX_E1101.md").exists()
+    assert main(["errors", "--pages", str(tmp_path / "none")]) == 1
+    shown = capsys.readouterr().err
+    assert "No such file" in shown
+    assert "Fix: name a folder that exists" in shown
 
 
 def test_the_demo_says_what_an_image_without_python_and_shell_cannot_show(

@@ -2,14 +2,21 @@
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 import pytest
 import sandboxio
-from sandboxio import BackendNotFound, BackendNotInstalled, ConfigurationError, CreateTimeout, plugins
+from sandboxio import (
+    BackendNotFound,
+    BackendNotInstalled,
+    BackendUnavailable,
+    ConfigurationError,
+    CreateTimeout,
+    plugins,
+)
 from sandboxio.hookspecs import hookimpl
 from sandboxio.redaction import Redactor
 
@@ -235,6 +242,34 @@ async def test_an_import_that_hangs_is_a_create_timeout_and_holds_up_nobody_else
             await sandboxio.create(f"{name}://", timeout=0.2)
         async with sandboxio.create(target, timeout=10):
             pass
+    finally:
+        release.set()
+
+
+async def test_an_import_that_hangs_holds_up_no_call_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PLG-01: also where no deadline of the caller's holds."""
+    release = threading.Event()
+
+    class Hanging:
+        @hookimpl
+        def sandboxio_backend_info(self) -> object:
+            release.wait(30)
+            return StubBackend("hanging").info
+
+    name = f"hangs{id(release)}"
+    register_plugin(name, Hanging())
+    monkeypatch.setattr("sandboxio.request.LOOK_BOUND", 0.2)
+    target = f"{name}://"
+    calls: list[Callable[[], Awaitable[object]]] = [
+        lambda: sandboxio.plan(target),
+        lambda: sandboxio.backend_info(target),
+        lambda: sandboxio.list_managed(target),
+        lambda: sandboxio.kill_managed(target, "0123456789abcdef"),
+    ]
+    try:
+        for call in calls:
+            with pytest.raises(BackendUnavailable, match=r"not loaded within 0\.2 s"):
+                await call()
     finally:
         release.set()
 

@@ -33,6 +33,7 @@ from sandboxio.sync import (
     create_sync,
 )
 from sandboxio.sync.creating import _end_all
+from sandboxio.testing import FakeBackend
 
 from .stub import Program, StubBackend, raising, stalling
 
@@ -340,6 +341,46 @@ def test_a_forgotten_sandbox_warns(target: str) -> None:
 
     with pytest.warns(ResourceWarning, match="never killed"):
         forget()
+
+
+def test_files_and_commands_keep_their_sandbox(sbx_fake: FakeBackend) -> None:
+    """Nobody kills these, so the lifetime does: they warn when they are forgotten, and not before."""
+
+    def use(warned: list[warnings.WarningMessage]) -> None:
+        files = create_sync("fake://").files
+        gc.collect()
+        files.write("a", b"1")
+        with files.open_read("a") as reader:
+            assert b"".join(reader) == b"1"
+        streamed = create_sync("fake://").stream(["true"])
+        gc.collect()
+        with streamed as process:
+            assert process.wait() == 0
+        assert warned == []
+
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        use(warned)
+        gc.collect()
+    assert ["was never killed" in str(one.message) for one in warned] == [True, True]
+    for left in sbx_fake.alive:
+        left.end("lifetime")
+
+
+def test_kills_from_many_threads_leave_one_record(target: str) -> None:
+    for _ in range(10):
+        queue = sandboxio.QueueSink()
+        sandbox = create_sync(target, audit=sandboxio.AuditConfig(sinks=(queue,)))
+        with ThreadPoolExecutor(4) as pool:
+            for killing in [pool.submit(sandbox.kill) for _ in range(4)]:
+                killing.result()
+        assert [event.event for event in queue.drain()] == ["create", "kill"]
+
+
+def test_what_is_no_function_is_told_no_progress(target: str) -> None:
+    for wrong in (3, "print", 0):
+        with pytest.raises(ConfigurationError, match="on_progress= takes a function, not"):
+            create_sync(target, on_progress=wrong)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 def test_a_forked_child_is_told(target: str) -> None:

@@ -33,6 +33,7 @@ from sandboxio.request import (
     calls_to,
     check_id,
     in_thread,
+    in_time,
     prepare,
     read_target,
     resolved_timeout,
@@ -67,12 +68,13 @@ class Creation(Pending):
     def __init__(self, request: Request, progress: Progress | None) -> None:
         super().__init__()
         self._request = request
-        self._progress = progress or _no_progress
+        self._progress = _no_progress if progress is None else progress
 
     async def _open(self) -> Sandbox:
         redactor = self._request.redactor()
         with redactor.border():
             check_grace()
+            _check_progress(self._progress)
             target = read_target(self._request.target, redactor)
             # The maximum is known once the adapter is loaded; that has to end in time, too.
             timeout = resolved_timeout(self._request.timeout, target, MAX_TIMEOUT)
@@ -200,15 +202,18 @@ async def plan(
     request = Request(target, template, resources, network, env, secrets, timeout, metadata, require_isolation)
     redactor = request.redactor()
     with redactor.border():
-        prepared = await prepare(request, read_target(target, redactor), redactor)
+        prepared = await in_time(prepare(request, read_target(target, redactor), redactor))
         async with closing(prepared.calls) as calls:
             offline = plan_offline(calls, prepared.spec)
             return await plan_probed(calls, prepared.spec) if probe else offline
 
 
 async def backend_info(target: "str | BackendConfig | None" = None) -> BackendInfo:
-    """Return what a backend declares: name, features, tier with its evidence, port. Nothing is opened."""
-    adapter = await in_thread(plugins.load, read_target(target, Redactor()).backend)
+    """Return what a backend declares: name, features, tier with its evidence, port. Nothing is opened.
+
+    :raises BackendUnavailable: its adapter was not loaded within 60 s; likewise `plan`, `list_managed`, `kill_managed`.
+    """
+    adapter = await in_time(in_thread(plugins.load, read_target(target, Redactor()).backend))
     return adapter.info
 
 
@@ -218,7 +223,7 @@ async def list_managed(
     """Return the sandboxes of ours that carry all of ``labels``; others are never listed."""
     redactor = Redactor()
     with redactor.border():
-        async with closing(await calls_to(read_target(target, redactor), redactor)) as calls:
+        async with closing(await in_time(calls_to(read_target(target, redactor), redactor))) as calls:
             wanted = check_metadata(labels, {})
             refuse_credential("labels", wanted, redactor)
             found = await calls.iterate(LOOK_BOUND, lambda: calls.backend.list(wanted))
@@ -232,7 +237,7 @@ async def kill_managed(target: "str | BackendConfig | None", sandbox_id: str) ->
     """
     redactor = Redactor()
     with redactor.border():
-        async with closing(await calls_to(read_target(target, redactor), redactor)) as calls:
+        async with closing(await in_time(calls_to(read_target(target, redactor), redactor))) as calls:
             found = await calls.iterate(LOOK_BOUND, lambda: calls.backend.list({}))
             if sandbox_id in {seen.sandbox_id for seen in found}:
                 await destroy_for_sure(calls, sandbox_id, {})
@@ -251,6 +256,14 @@ def _managed(calls: PortCalls, seen: Observation) -> ManagedSandbox:
     text = calls.redactor.text
     labels = {text(key): text(value) for key, value in seen.labels.items()}
     return ManagedSandbox(seen.sandbox_id, calls.backend.info.name, text(seen.state), seen.created_at, labels)
+
+
+def _check_progress(progress: object) -> None:
+    if not callable(progress):  # callers may be untyped
+        raise ConfigurationError(
+            f"on_progress= takes a function, not {type(progress).__name__}",
+            hint="pass a function of one text, such as print, or leave it out",
+        )
 
 
 def _no_progress(line: str) -> None:

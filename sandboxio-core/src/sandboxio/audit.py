@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import anyio.to_thread
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 
 from sandboxio.errors import ConfigurationError
 from sandboxio.values import Value
@@ -103,6 +103,14 @@ class AuditConfig(Value):
     sinks: tuple[AuditSink, ...] = ()
     on_sink_failure: Literal["warn", "fail"] = "warn"
     capture_code: bool = False
+
+    @field_validator("sinks")
+    @classmethod
+    def _takes_events(cls, sinks: tuple[AuditSink, ...]) -> tuple[AuditSink, ...]:
+        wrong = [type(sink).__name__ for sink in sinks if not callable(sink.emit)]  # callers may be untyped
+        if wrong:
+            raise ValueError(f"emit of {wrong[0]} is no function")
+        return sinks
 
 
 class NoopSink:

@@ -80,8 +80,8 @@ class Lease:
 
     @property
     def closed(self) -> bool:
-        """Whether it was seen to end, and nothing is left to do."""
-        return self._life.closed
+        """Whether it was seen to end, or a call goes on that sees to it: nothing is left to do but to wait."""
+        return self._life.closed or (self._ending is not None and not (self._ending.done or self._ending.given_up))
 
     @property
     def ended_with_command(self) -> bool:
@@ -268,8 +268,8 @@ class Lease:
         self.check_alive()
         session = self.session
         if not isinstance(session, Detaches):
-            name = self._calls.backend.info.name
-            raise CapabilityNotSupported(f"{name}'s sandboxes can't outlive their owner", hint="keep it running")
+            text = f"{self._calls.backend.info.name}'s sandboxes can't outlive their owner"
+            raise CapabilityNotSupported(text, hint="keep it running")
         try:
             await self._calls.bounded(LOOK_BOUND, session.detach, ExecutionError)
         except (SandboxGone, ConnectError) as error:

@@ -3,18 +3,19 @@
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar, TypeVarTuple, Unpack
 
+import anyio
 import anyio.to_thread
 from pydantic import SecretStr
 
 from sandboxio import extensions, plugins
 from sandboxio.audit import AuditConfig
-from sandboxio.calls import PortCalls
+from sandboxio.calls import LOOK_BOUND, PortCalls
 from sandboxio.coverage import refuse_learning
-from sandboxio.errors import ConfigurationError
+from sandboxio.errors import BackendUnavailable, ConfigurationError
 from sandboxio.isolation import IsolationTier
 from sandboxio.policy import NetworkPolicy, Resources
 from sandboxio.port import Backend, BackendInfo, HoldsSecrets
@@ -143,6 +144,19 @@ async def _connected(adapter: plugins.Adapter, config: BackendConfig, redactor: 
 async def in_thread(function: Callable[[Unpack[Ts]], T], *arguments: *Ts) -> T:
     """Run an adapter's synchronous code; left alone on cancellation, since an import that hangs holds up nobody."""
     return await anyio.to_thread.run_sync(function, *arguments, abandon_on_cancel=True)
+
+
+async def in_time(loading: Awaitable[T]) -> T:
+    """Wait for an adapter where no deadline of the caller's holds.
+
+    :raises BackendUnavailable: its import, or what it does at first, did not end in time.
+    """
+    with anyio.move_on_after(LOOK_BOUND):
+        return await loading
+    raise BackendUnavailable(
+        f"the backend's adapter was not loaded within {LOOK_BOUND:g} s",
+        hint="see what it waits for: importing its module, or a file or network that the import needs",
+    )
 
 
 def read_target(target: "str | BackendConfig | None", redactor: Redactor) -> Target:

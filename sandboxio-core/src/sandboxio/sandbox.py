@@ -157,9 +157,12 @@ class Sandbox:
         return Process(self._lease, command, _own_timeout(timeout), needs_shell=isinstance(cmd, str))
 
     async def kill(self) -> None:
-        """End the sandbox; repeating it does nothing. It is immune to cancellation, which is raised afterwards."""
+        """End the sandbox; repeating it does nothing. It is immune to cancellation, which is raised afterwards.
+
+        One that is called while another goes on waits for the same end, and leaves no record of its own.
+        """
         if self._lease.closed:
-            self._lease.check_owner()
+            await self._lease.end()
             return
         record = Record("kill", self._lease.subject)
         async with self._lease.recorder.operation(record):

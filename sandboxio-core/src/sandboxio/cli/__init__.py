@@ -61,8 +61,12 @@ def _errors(options: argparse.Namespace) -> int:
 
     known = by_code()
     if options.pages is not None:
-        for code, cls in known.items():
-            Path(options.pages, f"{code}.md").write_text(page_of(cls), encoding="utf-8")
+        try:
+            for code, cls in known.items():
+                Path(options.pages, f"{code}.md").write_text(page_of(cls), encoding="utf-8")
+        except OSError as error:
+            text = f"the pages can't be written to {options.pages}: {error.strerror or type(error).__name__}"
+            raise errors.ConfigurationError(text, hint="name a folder that exists and can be written to") from error
         return 0
     if options.code is None:
         for code, cls in known.items():

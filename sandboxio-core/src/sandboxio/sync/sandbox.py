@@ -1,10 +1,10 @@
 """The sandbox as synchronous code holds it."""
 
-import weakref
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sandboxio.capabilities import Capability
+from sandboxio.errors import SandboxGone
 from sandboxio.isolation import IsolationTier
 from sandboxio.notices import yielding
 from sandboxio.planning import Receipt
@@ -28,8 +28,7 @@ class SyncSandbox:
         self._waiter = waiter
         self._sandbox = sandbox
         self._given_up = False
-        # Also where nobody kills it: the thread must not stay for a sandbox that is forgotten.
-        weakref.finalize(self, waiter.hold.release_soon).atexit = False
+        waiter.sandbox = sandbox
         self.id = sandbox.id
         self.backend = sandbox.backend
         self.isolation: IsolationTier = sandbox.isolation
@@ -108,7 +107,11 @@ class SyncSandbox:
         """End the sandbox; repeating it does nothing. Ctrl-C does not stop it, and is raised afterwards."""
         if self._waiter.hold.released:
             return
-        self._waiter.call("await sandbox.kill()", self._sandbox.kill)
+        try:
+            self._waiter.call("await sandbox.kill()", self._sandbox.kill)
+        except SandboxGone:
+            if not self._waiter.hold.released:  # else another thread's kill was seen to its end, and ended the loop
+                raise
         self._waiter.hold.release()
 
     def detach(self) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 import time
+import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import wait
 from contextlib import suppress
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 
 from sandboxio.errors import ConfigurationError, SandboxGone
 from sandboxio.loop_thread import Hold, SharedThread, Submitted
+from sandboxio.sandbox import Sandbox
 from sandboxio.teardown import SETTLE, teardown_grace
 
 T = TypeVar("T")
@@ -18,10 +20,16 @@ shared = SharedThread("sandboxio-sync")
 
 
 class Waiter:
-    """Makes the calls of one sandbox."""
+    """Makes the calls of one sandbox.
+
+    :ivar sandbox: what they are about; it is not forgotten as long as its files or one of its commands are held.
+    """
 
     def __init__(self, hold: Hold) -> None:
         self.hold = hold
+        self.sandbox: Sandbox | None = None
+        # Also where nobody kills it: the thread must not stay for a sandbox that is forgotten.
+        weakref.finalize(self, hold.release_soon).atexit = False
 
     def call(self, form: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run ``work`` in the loop and return what it returns, or raise what it raises.
