@@ -124,5 +124,4 @@ def _seconds(statement: str) -> float:
 def test_every_module_has_at_most_three_hundred_lines_and_no_grab_bag_name() -> None:
     for path in SOURCE.parent.glob("*.py"):
         assert path.stem not in {"utils", "util", "helpers", "common", "misc"}
-        if path.stem != "port":  # one protocol, documented in one place
-            assert len(path.read_text().splitlines()) <= 300, path.name
+        assert len(path.read_text().splitlines()) <= 300, path.name

@@ -4,15 +4,24 @@ Core decides, adapters translate: every rule a caller relies on stands in core, 
 below for one provider. Units everywhere: seconds, bytes, and MiB where a name ends in ``_mb``; instants are seconds
 since the epoch.
 
-The protocols here are version `PORT`. Core accepts an adapter of this version or the one before.
+What an adapter may have beside it is in `sandboxio.port_options`, and importable from here.
+
+The protocols are version `PORT`. Core accepts an adapter of this version or the one before.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from sandboxio.capabilities import Capability
 from sandboxio.isolation import IsolationTier
+from sandboxio.port_options import CountsDenials as CountsDenials
+from sandboxio.port_options import Detaches as Detaches
+from sandboxio.port_options import FileInfo as FileInfo
+from sandboxio.port_options import HasFiles as HasFiles
+from sandboxio.port_options import HasTrees as HasTrees
+from sandboxio.port_options import HoldsSecrets as HoldsSecrets
+from sandboxio.port_options import PreparesTemplate as PreparesTemplate
 
 if TYPE_CHECKING:
     from sandboxio.errors import SandboxError
@@ -147,24 +156,6 @@ class Exit:
     started: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class FileInfo:
-    """One entry of a directory, links followed (a broken or looping link is listed with size 0).
-
-    :param path: absolute.
-    :param size: bytes.
-    :param mode: permission bits.
-    :param modified: seconds since the epoch.
-    """
-
-    path: str
-    size: int
-    is_dir: bool
-    is_symlink: bool
-    mode: int
-    modified: float
-
-
 class TransportUnfit(Exception):
     """Raised by `Backend.open`: the sandbox can't be served this way, but could with other facts.
 
@@ -207,7 +198,7 @@ class ProcessDriver(Protocol):
 class Session(Protocol):
     """One connection to one sandbox.
 
-    It has a feature by having the optional protocol below; `RUN_COMMAND` and `STREAMING` come with `start`.
+    It has a feature by having the protocol of it (`sandboxio.port_options`); `RUN_COMMAND` and `STREAMING` come with `start`.
     When the connection is lost its methods raise `SandboxGone` or `ConnectError`.
     """
 
@@ -299,109 +290,3 @@ class Backend(Protocol):
 
 Progress = Callable[[str], None]
 """Is called with a line of text while something long goes on."""
-
-
-@runtime_checkable
-class PreparesTemplate(Protocol):
-    """A `Backend` that may have to fetch a template first; cancelled freely, creates nothing of ours."""
-
-    async def prepare(self, plan: "Plan", progress: Progress) -> bool:
-        """Make the template present where sandboxes are made.
-
-        :return: true if it was not there before: what was known about it is stale, so core probes and plans once more.
-        """
-        ...
-
-
-@runtime_checkable
-class HoldsSecrets(Protocol):
-    """A `Backend` or `Session` that holds secret values which core has to mask and can't know otherwise.
-
-    Such as a token that the provider gave out for one sandbox, or an account's key from a file. Secret fields of a
-    configuration (`pydantic.SecretStr`) and `BackendInfo.credentials` are known to core already.
-    """
-
-    def secret_values(self) -> Iterable[str]:
-        """Return those that are known by now; asked anew whenever something is masked, so quick and without I/O."""
-        ...
-
-
-@runtime_checkable
-class CountsDenials(Protocol):
-    """A `Session` whose provider tells how many attempts at egress it blocked."""
-
-    def network_denials(self) -> int:
-        """Return how many there were in the sandbox so far, as far as is known by now; quick and without I/O.
-
-        Core puts the count into every record of the sandbox.
-        """
-        ...
-
-
-@runtime_checkable
-class Detaches(Protocol):
-    """A `Session` whose sandbox can outlive its owner."""
-
-    async def detach(self) -> None:
-        """Give up ownership: from now on the lifetime alone ends the sandbox; return once that is certain.
-
-        What runs over this session lives on when it is closed.
-
-        :raises CapabilityNotSupported: nothing would hold this sandbox's lifetime without its owner.
-        """
-        ...
-
-
-@runtime_checkable
-class HasFiles(Protocol):
-    """A `Session` with a file service of its own; paths are absolute."""
-
-    def read(self, path: str) -> AsyncIterator[bytes]:
-        """Iterate over a regular file's content in chunks."""
-        ...
-
-    async def write(
-        self, path: str, chunks: AsyncIterator[bytes], *, mode: int | None = None, modified: float | None = None
-    ) -> None:
-        """Write a file whole or not at all, making missing parents.
-
-        :param mode: permission bits that it has from the beginning; ``None``: those of the old file, if there is one.
-        :param modified: seconds since the epoch; ``None``: now. A whole second is enough.
-        """
-        ...
-
-    async def list(self, path: str) -> list[FileInfo]:
-        """Return a directory's entries, in any order."""
-        ...
-
-    async def stat(self, path: str) -> FileInfo:
-        """Return what is known about one path."""
-        ...
-
-    async def mkdir(self, path: str, *, parents: bool) -> None:
-        """Make a directory; with ``parents`` an existing one is no error."""
-        ...
-
-    async def remove(self, path: str, *, recursive: bool) -> None:
-        """Remove a file or link, with ``recursive`` a tree; links inside are never followed."""
-        ...
-
-
-@runtime_checkable
-class HasTrees(HasFiles, Protocol):
-    """A file service that also carries what is in a tree beside files; paths are absolute."""
-
-    async def read_link(self, path: str) -> str:
-        """Return what a link holds, as it is."""
-        ...
-
-    async def make_link(self, path: str, target: str) -> None:
-        """Make a link that holds ``target``, in place of a file or link of that name.
-
-        :raises IsADirectory: a directory stands there.
-        """
-        ...
-
-    async def set_attributes(self, path: str, *, mode: int, modified: float) -> None:
-        """Set a directory's permission bits and time."""
-        ...
