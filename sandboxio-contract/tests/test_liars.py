@@ -1,8 +1,10 @@
 """Every liar is convicted by the rows that must, by no row that may not, and the honest one by none."""
 
 import gc
+import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -218,3 +220,60 @@ def test_a_core_that_misses_one_form_of_a_secret_is_convicted(spoken: str, monke
         monkeypatch.setattr(secret_places, "cut", nothing_found)
     target = Target("stub://", StubGround("stub"), register={"stub": "sandboxio_contract.liars.stubs:stub"})
     assert [result.status for result in judged(target, {"SEC-01"})] == ["refused", "violated"]
+
+
+BROKEN_PROGRAM = """
+import __main__, atexit, os
+from sandboxio import ProviderError
+from sandboxio.loop_thread import Submitted
+from sandboxio.sync import SyncSandbox, creating
+from sandboxio.sync.waiting import Waiter
+from sandboxio_contract.liars.stub import StubBackend
+from sandboxio_contract.liars.stubs import Adapter
+from sandboxio_contract.liars.world import worlds
+
+def nothing(*_):
+    pass
+
+def drops_all():
+    for world in worlds.values():
+        for identity in list(world.records):
+            world.drop(identity)
+
+def swallows(waiter, form, work, kept=Waiter.call):
+    try:
+        return kept(waiter, form, work)
+    except KeyboardInterrupt as error:
+        raise ProviderError("interrupted") from error
+
+if __main__.__spec__ and __main__.__spec__.name == "sandboxio_contract.synchronous":
+    LIE
+adapter = Adapter("NAME", StubBackend)
+"""
+"""An adapter that breaks core where the row's program loads it, and nowhere else."""
+PROGRAM_LIES = {
+    "lived on": "Submitted.cancel = nothing",
+    "raised ProviderError": "Waiter.call = swallows",
+    "allowed kill": "SyncSandbox.kill = nothing",
+    "ended its parent's sandbox": "os.register_at_fork(after_in_child=lambda: atexit.register(drops_all))",
+    "left its sandbox alive": "atexit.unregister(creating._end_all)",
+}
+"""What convicts, and the lie."""
+
+
+@pytest.mark.parametrize("fact", PROGRAM_LIES)
+def test_a_core_that_breaks_a_synchronous_program_is_convicted(
+    fact: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SYN-01: Ctrl-C, fork and exit are judged in a program of the row's own."""
+    name = f"broken{list(PROGRAM_LIES).index(fact)}"
+    (tmp_path / f"{name}.py").write_text(BROKEN_PROGRAM.replace("LIE", PROGRAM_LIES[fact]).replace("NAME", name))
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setenv("SBX_TEARDOWN_GRACE", "0.5")
+    target = Target(f"{name}://", StubGround(name), register={name: f"{name}:adapter"}, path=[str(tmp_path)])
+    (row,) = [row for row in all_rows() if row.name == "a_synchronous_program_leaves_nothing"]
+    try:
+        result = run_row(row, target, "asyncio")
+    finally:
+        target.close()
+    assert (result.status, fact in result.evidence) == ("violated", True), result.evidence

@@ -79,7 +79,7 @@ RULES: Mapping[str, str] = {
     "PLAN-01": "offline refusals ⊆ probed refusals; `create()` enforces at least what the probed plan said; any spec gives a complete plan or a mapped error",
     "CAPA-01": "every declared capability has a passing row; every undeclared one raises `CapabilityNotSupported` when used",
     "OBS-01": "exactly one record per operation; a failing sink follows `on_sink_failure`",
-    "SYN-01": "the sync facade mirrors the async surface; errors keep class and cause",
+    "SYN-01": "the sync facade mirrors the async surface; errors keep class and cause; Ctrl-C, fork and exit leave nothing",
     "TRIO-01": "every row passes on asyncio and on trio",
 }
 """Requirement id → rule."""

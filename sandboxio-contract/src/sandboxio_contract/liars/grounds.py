@@ -1,12 +1,15 @@
 """The ground of the stub and its liars: their world itself."""
 
 import contextlib
+import shutil
+import tempfile
 from collections.abc import Generator, Mapping, Set
+from pathlib import Path
 
 from sandboxio_contract.ground.base import Ground, Object, Spied
 from sandboxio_contract.ground.wire import Call
 from sandboxio_contract.liars.stub import ABSENT
-from sandboxio_contract.liars.world import World, worlds
+from sandboxio_contract.liars.world import FOLDER, World, worlds
 
 
 class StubGround(Ground):
@@ -26,12 +29,15 @@ class StubGround(Ground):
         return [Object("sandbox", one.identity, "running") for one in found if mark.items() <= one.labels.items()]
 
     def exists(self, sandbox_id: str) -> bool:
-        """Whether the world holds it."""
-        return sandbox_id in self._world.records
+        """Whether the world holds it; that of another process shows by its folder."""
+        world = self._world
+        return sandbox_id in world.records or (sandbox_id not in world.known and bool(_folders(sandbox_id)))
 
     def lose(self, sandbox_id: str) -> None:
         """Drop it."""
         self._world.drop(sandbox_id)
+        for folder in _folders(sandbox_id):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def inspect(self, sandbox_id: str) -> Mapping[str, object]:
         """Return its labels."""
@@ -72,6 +78,10 @@ class StubGround(Ground):
         world = self._world
         for identity in list(world.records):
             world.drop(identity)
+
+
+def _folders(sandbox_id: str) -> list[Path]:
+    return list(Path(tempfile.gettempdir()).glob(f"{FOLDER}{sandbox_id}-*"))
 
 
 def _creates(call: Call) -> bool:

@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 
 from sandboxio_contract.ground.wire import Call, Gate, Place
 
+FOLDER = "sandboxio-stub-"
+"""How a sandbox's folder begins; its id follows."""
+
 
 @dataclass(slots=True)
 class Record:
@@ -41,6 +44,7 @@ class Record:
 class World:
     """What the provider holds, its recorder and its gates; one per backend name.
 
+    :ivar known: every sandbox that it ever made; those of another process have a folder only.
     :ivar offers: ``"broker"`` and ``"count"`` where it has a broker for secrets, or counts what it blocks.
     :ivar brokered: the broker's secrets, by sandbox. :ivar stored: places in lasting storage. :ivar denials: the counts.
     """
@@ -48,6 +52,7 @@ class World:
     def __init__(self) -> None:
         self.records: dict[str, Record] = {}
         self.forgotten: set[str] = set()
+        self.known: set[str] = set()
         self.enforces_lifetime = True
         self.offers: set[str] = set()
         self.brokered: dict[str, Mapping[str, str]] = {}
@@ -79,7 +84,8 @@ class World:
         call = self._asked("POST", "/sandboxes")
         identity = uuid.uuid4().hex
         with self._lock:
-            folder = tempfile.mkdtemp(prefix="sandboxio-stub-")
+            folder = tempfile.mkdtemp(prefix=f"{FOLDER}{identity}-")
+            self.known.add(identity)
             self.records[identity] = Record(identity, name, dict(labels), time.time() + lifetime, folder)
         if self.enforces_lifetime:
             timer = threading.Timer(lifetime, self.drop, (identity,))

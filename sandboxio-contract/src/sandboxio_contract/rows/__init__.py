@@ -50,6 +50,7 @@ MODULES = (
     "errors",
     "records",
     "facade",
+    "program",
     "leftovers",
 )
 """The modules with rows, in the order in which they are run."""
