@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sandboxio import ProviderError, SandboxError, downloading, redaction, secret_places
+from sandboxio import AuditEvent, ProviderError, QueueSink, SandboxError, downloading, redaction, secret_places
 from sandboxio.escaping import Layer
 from sandboxio.records import Record, Recorder
 from sandboxio.secret_forms import forms_of
@@ -168,6 +168,24 @@ def silent(recorder: Recorder, text: str, record: Record, error: BaseException |
     pass
 
 
+async def to_one_only(recorder: Recorder, event: AuditEvent) -> list[str]:
+    if len(recorder._sinks) == 1:
+        return await kept_written(recorder, event)
+    queues = [sink for sink in recorder._sinks if isinstance(sink, QueueSink)]
+    for queue in queues[:1]:
+        await queue.emit(event)
+    return ["another failed"]
+
+
+async def until_one_fails(recorder: Recorder, event: AuditEvent) -> list[str]:
+    for sink in recorder._sinks:
+        try:
+            await sink.emit(event)
+        except OSError as error:
+            return [str(error)]
+    return []
+
+
 def wrapping(waiter: Waiter, form: str, work: Callable[[], Any]) -> Any:
     try:
         return kept_call(waiter, form, work)
@@ -180,6 +198,7 @@ def narrow(sandbox: SyncSandbox, cmd: list[str], *, timeout: float | None = None
 
 
 kept_record = Recorder.ended
+kept_written = Recorder._written
 kept_call = Waiter.call
 kept_run = SyncSandbox.run
 
@@ -192,6 +211,8 @@ kept_run = SyncSandbox.run
         ("OBS-01", Recorder, "ended", twice),
         *(("OBS-01", Recorder, "ended", without(event)) for event in ("run_code", "file_upload", "file_download")),
         ("OBS-01", Recorder, "_report", silent),
+        ("OBS-01", Recorder, "_written", to_one_only),
+        ("OBS-01", Recorder, "_written", until_one_fails),
         ("SYN-01", Waiter, "call", wrapping),
         ("SYN-01", SyncSandbox, "run", narrow),
     ],

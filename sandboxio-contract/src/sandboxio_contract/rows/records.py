@@ -4,8 +4,9 @@ import contextlib
 import secrets
 import tempfile
 import warnings
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -18,6 +19,7 @@ from sandboxio import (
     CapabilityNotSupported,
     ConfigurationError,
     ExecutionTimeout,
+    FileSink,
     NetworkPolicy,
     PathNotFound,
     QueueSink,
@@ -45,11 +47,43 @@ class _Fails:
             raise OSError("the disk is full")
 
 
+class _Sinks:
+    """A sink that takes nothing, a queue and a file: what the two took is the same, and each loss is told of.
+
+    :param told: the warnings about sinks, as they come.
+    """
+
+    def __init__(self, folder: str, told: "list[warnings.WarningMessage]") -> None:
+        self._queue, self._path, self._told = QueueSink(), Path(folder, "audit.jsonl"), told
+        self._lines = self._losses = 0
+        self.audit = AuditConfig(sinks=(_Fails(), self._queue, FileSink(self._path)))
+
+    def drain(self) -> Sequence[AuditEvent]:
+        """Return the records since the last time."""
+        events = self._queue.drain()
+        lines = self._path.read_text(encoding="utf-8").splitlines() if self._path.exists() else []
+        new, lost = lines[self._lines :], len(self._told) - self._losses
+        self._lines, self._losses = len(lines), len(self._told)
+        filed = [AuditEvent.model_validate_json(line).model_dump_json() for line in new]
+        same = filed == [event.model_dump_json() for event in events]
+        require(same, f"of {len(events)} records in the one sink the other has {len(new)}, or other ones")
+        require(lost == len(events), f"{lost} AuditSinkWarnings for {len(events)} records that a third sink lost")
+        return events
+
+
 @row("OBS-01")
 async def each_operation_leaves_one_record(target: Target) -> Finding:
-    """Successes, failures, deadlines and cancellations leave exactly one record each, of the right kind and outcome."""
-    queue = QueueSink()
-    audit = AuditConfig(sinks=(queue,))
+    """Successes, failures, deadlines and cancellations leave exactly one record each, of the right kind and outcome.
+
+    In a queue and in a file alike, while a third sink fails.
+    """
+    with tempfile.TemporaryDirectory(prefix="sandboxio-contract-") as folder:
+        async with _warned() as told:
+            return await _recorded(target, _Sinks(folder, told))
+
+
+async def _recorded(target: Target, queue: _Sinks) -> Finding:
+    audit = queue.audit
     metadata = {"tenant_id": "a", "session_id": "b"}
     async with target.sandbox(audit=audit, metadata=metadata) as sb:
         created = _only(queue, "create()", "create", "ok")
@@ -114,7 +148,7 @@ async def what_was_blocked_is_counted(target: Target) -> Finding:
     return proven(f"{counted} in the provider's count and in the record")
 
 
-def _only(queue: QueueSink, name: str, event: str, outcome: str) -> AuditEvent:
+def _only(queue: QueueSink | _Sinks, name: str, event: str, outcome: str) -> AuditEvent:
     found = queue.drain()
     require(len(found) == 1, f"{name} left {len(found)} records, not 1: {[one.event for one in found]}")
     (made,) = found
@@ -208,7 +242,7 @@ def _file_operations(sb: Sandbox) -> list[Operation]:
     ]
 
 
-async def _failed_creations(target: Target, queue: QueueSink, audit: AuditConfig) -> list[Part]:
+async def _failed_creations(target: Target, queue: _Sinks, audit: AuditConfig) -> list[Part]:
     wrong: dict[str, dict[str, Any]] = {"a policy that is refused": {"network": NetworkPolicy(egress="learn")}}
     with contextlib.suppress(Inconclusive):
         wrong["a template that can't be had"] = {"dsn": target.ground.absent_template()}
@@ -221,7 +255,7 @@ async def _failed_creations(target: Target, queue: QueueSink, audit: AuditConfig
     return [*parts, *await _cancelled_creation(target, queue, audit)]
 
 
-async def _cancelled_creation(target: Target, queue: QueueSink, audit: AuditConfig) -> list[Part]:
+async def _cancelled_creation(target: Target, queue: _Sinks, audit: AuditConfig) -> list[Part]:
     mark = {"row": f"cancelled-{secrets.token_hex(3)}"}
     with anyio.move_on_after(0.02):
         await _made(target, audit, mark)
