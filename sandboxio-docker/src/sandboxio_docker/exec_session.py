@@ -9,6 +9,7 @@ from sandboxio.errors import CapabilityNotSupported, ConfigurationError, Connect
 from sandboxio.port import CODE_PATH, Command, ProcessDriver
 
 from sandboxio_docker.attach import start_exec
+from sandboxio_docker.config import ROOT_USERS
 from sandboxio_docker.ending import Ending
 from sandboxio_docker.endpoint import Endpoint
 from sandboxio_docker.engine import Engine
@@ -76,7 +77,7 @@ class ExecSession:
 
         The engine switches users, with no capability in the sandbox, and a kill ends all users' processes.
         """
-        if command.user is not None and self._only_user not in ("", command.user):
+        if command.user is not None and self._only_user not in ("", *ROOT_USERS, command.user):
             # Else the caller could be root again where the receipt says otherwise.
             raise ConfigurationError(
                 f"everything in this sandbox runs as {self._only_user!r}, not as {command.user!r}",

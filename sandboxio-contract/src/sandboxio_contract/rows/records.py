@@ -195,7 +195,7 @@ async def _operations(target: Target, sb: Sandbox) -> list[Operation]:
         ),
         ("a cancellation", "exec", "cancelled", cancelled),
         ("a stream", "stream", "ok", stream),
-        ("code", "run_code", "ok", lambda: sb.run_code("pass")),
+        ("code", "run_code", "ok", lambda: sb.run_code(":", language="shell")),
         ("a wrong argument", "exec", "ok", refused),
         ("a connection", "exec", "ok", connected),
     ]

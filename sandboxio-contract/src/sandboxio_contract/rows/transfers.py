@@ -61,8 +61,8 @@ async def nothing_is_written_outside_a_target(target: Target) -> Finding:
         async with target.sandbox() as sb:
             await need_shell(sb)
             outcomes = [await _downloaded(sb, name, outside, Path(folder)) for name in _hostile(outside)]
-            await _turning(sb, outside, Path(folder))
             await _uploaded(sb, Path(folder))
+            await _turning(sb, outside, Path(folder))  # last: it ends a command, and maybe the sandbox with it
         require(_listing(outside) == {"kept": b"kept"}, f"a download wrote {sorted(_listing(outside))} outside")
         beside = _names(Path(folder)) - {"outside", "here", "source"}
         require(not beside, f"a download left {', '.join(sorted(beside))} beside its target")
