@@ -6,7 +6,7 @@ from pathlib import Path
 from sandboxio import CapabilityNotSupported, Enforcement, Sandbox
 
 from sandboxio_contract.rows import row
-from sandboxio_contract.rows.inside import held, need_python, output_of
+from sandboxio_contract.rows.inside import held, need_files, need_python, output_of
 from sandboxio_contract.target import Target
 from sandboxio_contract.verdict import Finding, Inconclusive, proven, require
 from sandboxio_contract.wheel import write_wheel
@@ -24,6 +24,7 @@ async def a_template_is_fetched_from_outside_the_sandbox(target: Target) -> Find
         require(not fetched.present(), "the provider has the template already: there is nothing to fetch")
         async with target.create(dsn=fetched.dsn, on_progress=told.append) as sb:
             _denies(sb)
+            await need_files(sb)
             content = await sb.files.read(fetched.path)
             require(content == fetched.content.encode(), "the sandbox was not made from the template that was named")
         asked = fetched.downloads()

@@ -1,12 +1,13 @@
 """The row about errors: mapped, explained, and free of secrets."""
 
+import contextlib
 import re
 import secrets
 import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from sandboxio import ConfigurationError, PathNotFound, SandboxError, SandboxGone
+from sandboxio import CapabilityNotSupported, ConfigurationError, PathNotFound, SandboxError, SandboxGone
 
 from sandboxio_contract.rows import row
 from sandboxio_contract.rows.inside import raises
@@ -23,12 +24,14 @@ async def every_error_is_one_of_ours(target: Target) -> Finding:
     sb = await target.create(**options)
     async with sb:
         wrong: dict[str, tuple[type[SandboxError], Callable[[], Awaitable[Any]]]] = {
-            "missing file": (PathNotFound, lambda: sb.files.read(f"no/{word}")),
             "missing directory": (ConfigurationError, lambda: sb.run(["true"], cwd=f"/no/{word}")),
             "bad argument": (ConfigurationError, lambda: sb.run([])),
             "bad variable": (ConfigurationError, lambda: sb.run(["true"], env={"A=B": word})),
             "clash": (ConfigurationError, lambda: sb.run(["true"], env={"CANARY": word})),
         }
+        with contextlib.suppress(CapabilityNotSupported):  # an image without a shell may have no files
+            await sb.files.exists(".")
+            wrong["missing file"] = (PathNotFound, lambda: sb.files.read(f"no/{word}"))
         for name, (kind, call) in wrong.items():
             parts.append(_explained(name, await raises(kind, call(), name), word))
         parts.append(await _lost(target, sb, word))

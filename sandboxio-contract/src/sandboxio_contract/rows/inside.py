@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
-from sandboxio import ExecResult, Sandbox
+from sandboxio import CapabilityNotSupported, ExecResult, Sandbox
 
 from sandboxio_contract.ground import Object
 from sandboxio_contract.target import Target, first_line
@@ -26,8 +26,21 @@ SLACK = 2.0
 
 async def need_shell(sb: Sandbox) -> None:
     """:raises Inconclusive: the image has no POSIX shell for the row's script."""
-    if (await sb.run(["sh", "-c", "exit 42"])).exit_code != 42:
+    if not await has_shell(sb):
         raise Inconclusive("the image has no sh, which this row's script needs")
+
+
+async def has_shell(sb: Sandbox) -> bool:
+    """Whether the image has a POSIX shell."""
+    return (await sb.run(["sh", "-c", "exit 42"])).exit_code == 42
+
+
+async def need_files(sb: Sandbox) -> None:
+    """:raises Inconclusive: files can't be read or written in a sandbox of this image."""
+    try:
+        await sb.files.exists(".")
+    except CapabilityNotSupported as error:
+        raise Inconclusive(f"no files here: {error.message}") from error
 
 
 async def has_python(sb: Sandbox) -> bool:

@@ -24,7 +24,7 @@ from sandboxio.planning import ITEMS, Plan
 from sandboxio.policy import STRENGTHS
 
 from sandboxio_contract.rows import row
-from sandboxio_contract.rows.inside import raises
+from sandboxio_contract.rows.inside import need_files, need_shell, raises
 from sandboxio_contract.rows.refusing import recorded
 from sandboxio_contract.target import Target, first_line
 from sandboxio_contract.verdict import Finding, Inconclusive, Part, proven, refused, require, summed, violated
@@ -167,14 +167,13 @@ async def features_are_declared_truly(target: Target) -> Finding:
             feature.RUN_CODE: lambda: _ran(sb),
             feature.STREAMING: lambda: _streamed(sb),
             feature.FILESYSTEM: lambda: _filed(sb),
-            feature.UPLOAD_DOWNLOAD: lambda: sb.files.ls("."),
+            feature.UPLOAD_DOWNLOAD: lambda: _listed(sb),
             feature.STATEFUL_CODE: lambda: sb.run_code("1", context=object()),
         }
         for one, use in uses.items():
             name = str(one.name)
             if one in declared:
-                await use()
-                parts.append(Part(name, "proven", "works"))
+                parts.append(await _works(name, use))
             elif one is feature.STATEFUL_CODE:
                 await raises(CapabilityNotSupported, use(), f"{name}, which is not declared,")
                 parts.append(Part(name, "refused", "not declared"))
@@ -241,7 +240,16 @@ async def _kept(target: Target, options: Mapping[str, Any]) -> None:
             require(same, f"{item.policy} was planned as {item!r}, and the sandbox has {kept!r}")
 
 
+async def _works(name: str, use: Callable[[], Awaitable[object]]) -> Part:
+    try:
+        await use()
+    except Inconclusive as reason:
+        return Part(name, "not-provable", str(reason))
+    return Part(name, "proven", "works")
+
+
 async def _ran(sb: Sandbox) -> None:
+    await need_shell(sb)
     result = await sb.run_code("echo works", language="shell")
     require(result.stdout == "works\n", f"declared RUN_CODE gave {result!r}")
 
@@ -252,6 +260,12 @@ async def _streamed(sb: Sandbox) -> None:
     require(seen == b"works\n", f"declared STREAMING gave {seen!r}")
 
 
+async def _listed(sb: Sandbox) -> None:
+    await need_files(sb)
+    await sb.files.ls(".")
+
+
 async def _filed(sb: Sandbox) -> None:
+    await need_files(sb)
     await sb.files.write("feature", b"works")
     require(await sb.files.read("feature") == b"works", "declared FILESYSTEM gives another content")

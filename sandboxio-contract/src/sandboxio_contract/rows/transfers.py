@@ -12,7 +12,7 @@ import anyio
 from sandboxio import CapabilityNotSupported, ConfigurationError, Resources, Sandbox, SandboxError
 
 from sandboxio_contract.rows import row
-from sandboxio_contract.rows.inside import need_shell, output_of
+from sandboxio_contract.rows.inside import need_files, need_shell, output_of
 from sandboxio_contract.target import Target
 from sandboxio_contract.verdict import Finding, Inconclusive, proven, require, violated
 
@@ -33,6 +33,7 @@ async def a_gibibyte_goes_both_ways_in_constant_memory(target: Target) -> Findin
     with tempfile.TemporaryDirectory(prefix="sandboxio-contract-") as folder:
         source, back = Path(folder, "source"), Path(folder, "back")
         async with sb:
+            await need_files(sb)
             await target.look(_write, source, 8)
             await _both_ways(sb, source, back)  # whatever is loaded or grown once
             sent = await target.look(_write, source, SIZE_MB)
