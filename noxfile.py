@@ -4,6 +4,8 @@
 Our distributions are always installed by path, never from an index.
 """
 
+import json
+import os
 import shutil
 import sys
 import tomllib
@@ -18,6 +20,7 @@ nox.options.sessions = ["lint", "types", "tests"]
 DISTRIBUTIONS = ("sandboxio-core", "sandboxio-docker", "sandboxio-contract")
 ALL = (".", *DISTRIBUTIONS)
 PYTHON = sys.executable
+CONTRACT_IMAGES = ("python", "user", *(f"{image}?accept_vsock=1" for image in ("python-minimal", "busybox", "static")))
 UNIT_TESTS = ("-m", "not docker", "tests/test_origin.py", *(f"{folder}/tests" for folder in DISTRIBUTIONS))
 
 
@@ -64,6 +67,25 @@ def lowest(session: nox.Session) -> None:
     tools = [line for line in pinned_tools() if Requirement(line).name not in lowest_versions]
     session.install("--constraint", str(constraints), *tools, *(f"./{folder}" for folder in ALL))
     session.run("python", "-m", "pytest", *UNIT_TESTS, *session.posargs)
+
+
+@nox.session(venv_backend="none")
+def contract(session: nox.Session) -> None:
+    """Judge Docker by the whole contract on each test image, or on those that are named; about ten minutes each."""
+    folder = Path(session.create_tmp())
+    violated: list[str] = []
+    for image in session.posargs or CONTRACT_IMAGES:
+        report = folder / f"{image.partition('?')[0]}.json"
+        report.unlink(missing_ok=True)
+        target = ("--sandboxio-target", f"docker://sandboxio-test/{image}", "--sandboxio-report", str(report))
+        # An image without a shell leaves rows that nobody can tell; they fail the run, and here they are told of only.
+        session.run(
+            PYTHON, "-m", "pytest", "-q", "-p", "sandboxio_contract", "-c", os.devnull, *target, success_codes=(0, 1)
+        )
+        rules = json.loads(report.read_text())["requirements"]
+        violated += [f"{name} on {image}" for name, rule in rules.items() if rule["verdict"] == "violated"]
+    if violated:
+        session.error(f"violated: {', '.join(violated)}")
 
 
 @nox.session(venv_backend="venv")
