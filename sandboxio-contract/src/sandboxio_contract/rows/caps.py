@@ -72,6 +72,7 @@ async def a_cap_is_raised_never_unset(target: Target) -> Finding:
 async def what_the_host_lacks_is_refused(target: Target) -> Finding:
     """A cap beyond what the host, account or template has is refused before anything is made."""
     await _need_own_caps(target)
+    await target.need_sandbox()
     parts: list[Part] = []
     async with recorded(target) as asking:
         for name, most in {"cpu": 100_000.0, "memory_mb": 2**31}.items():

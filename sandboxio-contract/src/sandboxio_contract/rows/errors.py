@@ -20,6 +20,7 @@ async def every_error_is_one_of_ours(target: Target) -> Finding:
     """Whatever goes wrong has a code, a fix, a page and the native cause, and holds no secret anywhere."""
     word = f"canary{secrets.token_hex(8)}"
     options: dict[str, Any] = {"secrets": {"CANARY": word}}
+    await target.need_sandbox()
     parts = [await _absent_template(target, word, options)]
     sb = await target.create(**options)
     async with sb:

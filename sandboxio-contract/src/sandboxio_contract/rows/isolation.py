@@ -31,6 +31,7 @@ _LIMITS = {"Memory": "memory", "MemorySwap": "memory with swap", "PidsLimit": "p
 async def a_higher_tier_is_refused_before_anything(target: Target) -> Finding:
     """Every tier above the backend's is refused without a single call; its own is accepted."""
     tier = (await target.info()).tier
+    await target.need_sandbox()
     parts: list[Part] = []
     async with recorded(target) as asking:
         for wanted in IsolationTier:

@@ -61,6 +61,7 @@ async def unbounded_is_refused(target: Target) -> Finding:
         for name, value in {**UNBOUNDED, "None": None}.items():
             what = f"create(timeout={name})"
             parts.append(await asking.refuses(what, ConfigurationError, no_call=True, timeout=value))
+    await target.need_sandbox()
     default = (await sandboxio.plan(target.dsn)).spec.timeout
     require(default == DEFAULT or "timeout=" in target.dsn, f"the default is {default:g} s")
     parts.append(Part("default", "proven", f"{default:g} s"))
