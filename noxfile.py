@@ -44,6 +44,7 @@ def types(session: nox.Session) -> None:
     session.run(PYTHON, "-m", "mypy", "noxfile.py", "conftest.py", "benchmarks", "engine", "tests")
     for folder in DISTRIBUTIONS:  # one run each: their test modules share names
         session.run(PYTHON, "-m", "mypy", f"{folder}/src", f"{folder}/tests")
+    session.run(PYTHON, "-m", "mypy", "examples/adapter-template/src", "examples/adapter-template/tests")
     session.run(PYTHON, "-m", "pyright")
 
 
@@ -86,6 +87,13 @@ def contract(session: nox.Session) -> None:
         violated += [f"{name} on {image}" for name, rule in rules.items() if rule["verdict"] == "violated"]
     if violated:
         session.error(f"violated: {', '.join(violated)}")
+
+
+@nox.session(venv_backend="none")
+def template(session: nox.Session) -> None:
+    """Follow the guide to writing an adapter to its end, with the whole contract on the template: half an hour."""
+    whole = {"SANDBOXIO_WHOLE_GUIDE": "1", "SANDBOXIO_REQUIRE": "docker"}
+    session.run(PYTHON, "-m", "pytest", "tests/test_adapter_template.py", *session.posargs, env=whole)
 
 
 @nox.session(venv_backend="venv")

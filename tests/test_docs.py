@@ -12,8 +12,14 @@ import pytest
 from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("sandboxio-*/README.md"))]
+PAGES = [
+    path
+    for pattern in ("README.md", "docs/**/*.md", "sandboxio-*/README.md", "examples/*/README.md")
+    for path in sorted(ROOT.glob(pattern))
+]
 TAGS = {"docker", "network", "continued"}
+GUIDE = "guide"
+"""Blocks of this tag are files of a session that `test_adapter_template.py` follows."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,7 @@ def blocks_of(page: str, text: str) -> Iterator[Block]:
     before = ""
     for token in MarkdownIt().parse(text):
         words = token.info.split()
-        if token.type != "fence" or not words or words[0] not in {"python", "py"}:
+        if token.type != "fence" or not words or words[0] not in {"python", "py"} or GUIDE in words:
             continue
         tags, line = frozenset(words[1:]), (token.map or [0])[0] + 1
         assert tags <= TAGS, f"{page}:{line} has an unknown tag: {sorted(tags - TAGS)}"

@@ -139,6 +139,25 @@ def test_it_runs_from_an_empty_folder_by_name_alone(tmp_path: Path) -> None:
     assert data["requirements"]["NET-06"]["verdict"] == "refused"
 
 
+WITHOUT_PYTEST = """
+import sys
+import anyio
+from sandboxio_contract.rows.policies import learning_is_refused
+from sandboxio_contract.target import Target
+
+target = Target("fake://")
+for loop in ("asyncio", "trio"):
+    finding = anyio.run(learning_is_refused, target, backend=loop)
+    print(finding.status, "pytest" in sys.modules)
+target.close()
+"""
+
+
+def test_a_check_is_a_function_that_needs_no_pytest() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_PYTEST], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["refused False"] * 2, done.stderr
+
+
 def test_the_published_schema_is_the_reports() -> None:
     published = json.loads((ROOT / "docs" / "conformance.schema.json").read_text())
     told = "run: python -m sandboxio_contract.conformance > docs/conformance.schema.json"
