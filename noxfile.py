@@ -30,6 +30,14 @@ def tests(session: nox.Session) -> None:
     session.run(PYTHON, "-m", "pytest", *session.posargs)
 
 
+@nox.session(name="liars-full", venv_backend="none")
+def liars_full(session: nox.Session) -> None:
+    """Judge every liar of the contract by every row that can be judged on what it is built on: hours, on an engine."""
+    session.run(
+        PYTHON, "-m", "pytest", "sandboxio-contract/tests/test_liars.py", *session.posargs, env={"SANDBOXIO_LIARS": "full"}
+    )
+
+
 @nox.session(venv_backend="none")
 def lint(session: nox.Session) -> None:
     """Check style, layout and the import rules."""

@@ -1,4 +1,4 @@
-"""The command ``sandboxio-contract``: ``cleanup``, ``render`` and ``policy-table``."""
+"""The command ``sandboxio-contract``: ``cleanup``, ``render``, ``policy-table`` and ``liars``."""
 
 import argparse
 import json
@@ -27,9 +27,12 @@ def main(arguments: list[str] | None = None) -> int:
     )
     table.add_argument("target", metavar="TARGET", help="a DSN")
     table.add_argument("--into", type=Path, metavar="FILE", help="replace the table between its marks in FILE instead")
+    verbs.add_parser("liars", help="print which lies each requirement must convict, as a Markdown table")
     given = parser.parse_args(arguments)
     if given.verb == "cleanup":
         return _cleanup()
+    if given.verb == "liars":
+        return _liars()
     return _render(given.reports) if given.verb == "render" else _policy_table(given.target, given.into)
 
 
@@ -47,6 +50,13 @@ def _policy_table(target: str, into: Path | None) -> int:
     except (SandboxError, OSError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
+    return 0
+
+
+def _liars() -> int:
+    from sandboxio_contract.liars.shown import markdown
+
+    print(markdown(), end="")
     return 0
 
 

@@ -1,13 +1,11 @@
 """Liars on the real Docker adapter whose agent is not what core sends: it forgets a defence, and says that it has it."""
 
 from collections.abc import Callable
-from copy import deepcopy
-from dataclasses import replace
 from typing import Any
 
 from sandboxio.planning import Plan
 
-from sandboxio_contract.liars.dockers import Adapter
+from sandboxio_contract.liars.dockers import Adapter, sending
 
 _LAST = "main(t,"
 """What the agent's bootstrap ends with; each lie is told before it, in names that the bootstrap has not."""
@@ -46,10 +44,10 @@ command.Command.deliver = deliver
 
 def _patched(lie: str) -> Callable[[Plan], Plan]:
     def alter(plan: Plan) -> Plan:
-        body: dict[str, Any] = deepcopy(dict(plan.parameters["container"]))  # type: ignore[call-overload]
-        head, last, rest = body["Cmd"][-1].rpartition(_LAST)
-        body["Cmd"][-1] = head + lie.lstrip() + last + rest
-        return replace(plan, parameters={**plan.parameters, "container": body})
+        container: Any = plan.parameters["container"]
+        *rest, bootstrap = container["Cmd"]
+        head, last, tail = bootstrap.rpartition(_LAST)
+        return sending(plan, {}, Cmd=[*rest, head + lie.lstrip() + last + tail])
 
     return alter
 

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import ClassVar
 
 import anyio
 import anyio.to_thread
@@ -18,10 +19,17 @@ from sandboxio.port import CODE_PATH, Chunk, Command, Exit, Killed, StreamName
 from sandboxio_contract.liars.world import Record, World
 
 POLL = 0.005
+REST = 0.08
+"""Seconds of silence after a command's end: what it printed itself has been read by then."""
 
 
 class StubSession:
-    """A session; files go over commands."""
+    """A session; files go over commands.
+
+    :cvar drives: what drives its commands.
+    """
+
+    drives: ClassVar["type[StubProcess]"]
 
     def __init__(self, world: World, record: Record) -> None:
         self.native: object = record
@@ -63,7 +71,7 @@ class StubSession:
 
     def driver(self, argv: list[str]) -> "type[StubProcess]":
         """Return the class that drives a command; liars have others."""
-        return StubProcess
+        return self.drives
 
     async def aclose(self) -> None:
         """Hold nothing."""
@@ -78,12 +86,15 @@ class StubProcess:
 
     record: Record | None = None
     """The sandbox that it is in."""
+    most = 1_000_000
+    """Bytes that it holds for a reader; then it stands still."""
 
     def __init__(
         self, process: "subprocess.Popen[bytes] | None", ended: Exit | None = None, chunks: list[Chunk] | None = None
     ) -> None:
         self.process = process
         self._ended = ended
+        self._silent_since: float | None = None
         self._chunks = chunks or []
         self._readers = [
             threading.Thread(target=self._read, args=(name,), daemon=True)
@@ -98,22 +109,36 @@ class StubProcess:
         assert pipe is not None
         with pipe, suppress(OSError, ValueError):
             while data := os.read(pipe.fileno(), 65_536):
-                while sum(len(chunk.data) for chunk in self._chunks) > 1_000_000:
+                while self.unread() > self.most:
                     time.sleep(POLL)
                 self._chunks.append(Chunk(name, data))
 
+    def unread(self) -> int:
+        """Return how many bytes are held for a reader."""
+        return sum(len(chunk.data) for chunk in tuple(self._chunks))
+
+    def shows_also(self, name: StreamName) -> None:
+        """Have what is held come from another stream, too."""
+        self._chunks += [Chunk(name, chunk.data) for chunk in self._chunks]
+
     async def receive(self) -> Chunk | None:
         """Return the next chunk; a background child that holds a pipe is not waited for."""
-        quiet = 0
-        while True:
-            if self._chunks:
-                return self._chunks.pop(0)
+        while not self._chunks:
             if not any(reader.is_alive() for reader in self._readers):
                 return self._chunks.pop(0) if self._chunks else None
-            quiet = quiet + 1 if self.process is not None and self.process.poll() is not None else 0
-            if quiet > 20:
+            if self.is_over():
                 return None
             await anyio.sleep(POLL)
+        self._silent_since = None
+        return self._chunks.pop(0)
+
+    def is_over(self) -> bool:
+        """Whether the command itself ended and its output is read; what it left running may hold its pipes."""
+        if self.process is None or self.process.poll() is None:
+            return False
+        if self._silent_since is None:
+            self._silent_since = time.monotonic()
+        return time.monotonic() - self._silent_since > REST
 
     async def send(self, data: bytes) -> None:
         """Write in a worker thread."""
@@ -150,3 +175,6 @@ class StubProcess:
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
         return "tree"
+
+
+StubSession.drives = StubProcess

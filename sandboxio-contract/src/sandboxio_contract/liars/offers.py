@@ -11,7 +11,6 @@ from sandboxio.port import Command, Observation
 from sandboxio_contract.liars.local import StubProcess, StubSession
 from sandboxio_contract.liars.stub import StubBackend
 from sandboxio_contract.liars.stubs import Adapter
-from sandboxio_contract.liars.world import Record
 
 
 class _Unbrokered(StubBackend):
@@ -39,8 +38,7 @@ class _Brokered(_Unbrokered):
         self.world.brokered[made] = {name: value.get_secret_value() for name, value in plan.spec.secrets.items()}
         return made
 
-    def session(self, record: Record) -> StubSession:
-        return _BrokeredSession(self.world, record)
+    drives = _BrokeredSession
 
 
 class _Stored(StubBackend):
@@ -70,19 +68,17 @@ class _Counting(StubBackend):
         super().__init__(name)
         self.world.offers.add("count")
 
-    def session(self, record: Record) -> StubSession:
-        return _CountingSession(self.world, record)
+    drives = _CountingSession
 
 
-class _HushedSession(StubSession):
+class _HushedSession(_CountingSession):
     def network_denials(self) -> int:
         """Say that nothing ever was blocked."""
         return 0
 
 
 class _Hushed(_Counting):
-    def session(self, record: Record) -> StubSession:
-        return _HushedSession(self.world, record)
+    drives = _HushedSession
 
 
 class _ArgumentsSession(StubSession):
@@ -97,8 +93,7 @@ class _ArgumentsSession(StubSession):
 
 
 class _Arguments(StubBackend):
-    def session(self, record: Record) -> StubSession:
-        return _ArgumentsSession(self.world, record)
+    drives = _ArgumentsSession
 
 
 class _Labels(StubBackend):

@@ -59,6 +59,10 @@ class StubBackend:
     declares: ClassVar[Mapping[str, Any]] = {}
     """What it declares beside what `info` says."""
     capped_by: ClassVar[EnforcedBy] = "provider"
+    maxima: ClassVar[Mapping[str, float]] = MAXIMA
+    """What it gives at most."""
+    drives: ClassVar[type[StubSession]] = StubSession
+    """What its sandboxes are used by."""
 
     def __init__(self, name: str) -> None:
         self.info = replace(info(name), **self.declares)
@@ -76,7 +80,7 @@ class StubBackend:
         asked = spec.resources
         if asked.gpu is not None:
             raise CapabilityNotSupported("the stub has no GPU", hint="leave gpu unset")
-        for name, most in MAXIMA.items():
+        for name, most in self.maxima.items():
             value = getattr(asked, name)
             if value is not None and value > most:
                 raise ConfigurationError(
@@ -147,16 +151,16 @@ class StubBackend:
         applied = {"network.egress": "deny", "labels": dict(record.labels)}
         return Observation(sandbox_id, record.name, "running", record.labels, time.time(), record.expires_at, applied)
 
-    async def open(self, sandbox_id: str, plan: Plan | None = None) -> "StubSession":
+    async def open(self, sandbox_id: str, plan: Plan | None = None) -> StubSession:
         """Open a session."""
         record = await anyio.to_thread.run_sync(self.world.look, sandbox_id, abandon_on_cancel=True)
         if record is None:
             raise SandboxGone("it is gone")
         return self.session(record)
 
-    def session(self, record: Record) -> "StubSession":
+    def session(self, record: Record) -> StubSession:
         """Return a session to one sandbox."""
-        return StubSession(self.world, record)
+        return self.drives(self.world, record)
 
     async def list(self, labels: Mapping[str, str]) -> AsyncIterator[Observation]:
         """Iterate over all that carry the labels."""

@@ -14,7 +14,6 @@ from sandboxio.spec import SandboxSpec
 
 from sandboxio_contract.liars.local import StubProcess, StubSession
 from sandboxio_contract.liars.stub import StubBackend, info
-from sandboxio_contract.liars.world import Record
 
 
 class Adapter:
@@ -61,8 +60,7 @@ class _PartialSession(StubSession):
 
 
 class _Partial(StubBackend):
-    def session(self, record: Record) -> StubSession:
-        return _PartialSession(self.world, record)
+    drives = _PartialSession
 
 
 class _Swallows(StubBackend):
@@ -131,13 +129,11 @@ class _StopsProcess(StubProcess):
 
 
 class _StopsSession(StubSession):
-    def driver(self, argv: list[str]) -> type[StubProcess]:
-        return _StopsProcess
+    drives = _StopsProcess
 
 
 class _Stops(StubBackend):
-    def session(self, record: Record) -> StubSession:
-        return _StopsSession(self.world, record)
+    drives = _StopsSession
 
 
 class _WrapsProcess(StubProcess):
@@ -149,13 +145,11 @@ class _WrapsProcess(StubProcess):
 
 
 class _WrapsSession(StubSession):
-    def driver(self, argv: list[str]) -> type[StubProcess]:
-        return _WrapsProcess
+    drives = _WrapsProcess
 
 
 class _Wraps(StubBackend):
-    def session(self, record: Record) -> StubSession:
-        return _WrapsSession(self.world, record)
+    drives = _WrapsSession
 
 
 class _HoardsProcess(StubProcess):
@@ -172,13 +166,11 @@ class _HoardsProcess(StubProcess):
 
 
 class _HoardsSession(StubSession):
-    def driver(self, argv: list[str]) -> type[StubProcess]:
-        return _HoardsProcess
+    drives = _HoardsProcess
 
 
 class _Hoards(StubBackend):
-    def session(self, record: Record) -> StubSession:
-        return _HoardsSession(self.world, record)
+    drives = _HoardsSession
 
 
 class _Extends(StubBackend):

@@ -31,6 +31,8 @@ PIDS = 64
 MEBI = 2**20
 MAX_OUTPUT = 8 * MEBI
 MUCH = 200 * MEBI
+ENDLESS = 4.0
+"""Seconds for output that does not end."""
 FLOOD = "i=0; while [ $i -lt 20 ]; do head -c 1048576 /dev/zero; i=$((i+1)); done; echo err >&2; exit 7"
 
 _FORKS = """
@@ -137,7 +139,7 @@ async def endless_output_does_not_fill_this_process(target: Target) -> Finding:
             require(result.ok and result.stdout_truncated, f"200 MiB of output gave {result!r}")
             require(len(result.stdout_bytes) == MAX_OUTPUT, f"{len(result.stdout_bytes)} bytes kept of {MAX_OUTPUT}")
             del result
-            endless = sb.run(["sh", "-c", "while :; do head -c 1048576 /dev/zero; done"], timeout=4)
+            endless = sb.run(["sh", "-c", "while :; do head -c 1048576 /dev/zero; done"], timeout=ENDLESS)
             error = await raises(ExecutionTimeout, endless, "endless output")
             kept = len(error.stdout_bytes)
             require(0 < kept <= MAX_OUTPUT, f"the timeout of endless output carries {kept} bytes")

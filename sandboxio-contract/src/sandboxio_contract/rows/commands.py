@@ -15,6 +15,7 @@ ARGUMENTS = ("a b", "", "$HOME", "`id`", "*", "l1\nl2", "q\"'", "-n", "é\U0001f
 SIGNALS = (signal.SIGSEGV, signal.SIGKILL, signal.SIGTERM, signal.SIGABRT, signal.SIGPIPE)
 BIG = 100_000_000
 EVERY_BYTE = bytes(range(256))
+ONCE = ("argv", "string", "stdin", "code", "stream")
 
 
 @row("RUN-01", world=True)
@@ -39,6 +40,23 @@ async def argv_goes_through_no_shell(target: Target) -> Finding:
         for wrong in ([], [""], ["printf", "a\0b"], ["echo", "\ud800"], ["true", "x" * 140_000], ["true", 1]):
             await raises(ConfigurationError, sb.run(wrong), f"run({str(wrong)[:40]})")  # type: ignore[arg-type]
     return proven(f"{len(ARGUMENTS)} hostile arguments, {codes} codes and {len(SIGNALS)} signals are exact")
+
+
+@row("RUN-01", world=True)
+async def each_command_runs_once(target: Target) -> Finding:
+    """What a command does is done once, in each way of starting one: no answer that is slow or lost is asked for again."""
+    async with target.sandbox() as sb:
+        await need_shell(sb)
+        await output_of(sb, ["sh", "-c", "echo >> argv; sleep 1"])
+        await output_of(sb, "echo >> string")
+        await output_of(sb, ["sh", "-c", "cat >> stdin"], stdin=b"\n")
+        await sb.run_code("echo >> code", language="shell")
+        async with sb.stream(["sh", "-c", "echo >> stream"]) as proc:
+            await proc.wait()
+        for way in ONCE:
+            content = await sb.files.read(way)
+            require(content == b"\n", f"a command started by {way} ran {len(content)} times")
+    return proven(f"{len(ONCE)} ways to start a command, each ran once")
 
 
 @row("RUN-02", within=120, world=True)

@@ -8,7 +8,9 @@ from sandboxio_contract.verdict import Finding, proven, require
 
 @row("TRD-07")
 async def nothing_is_left_of_the_run(target: Target) -> Finding:
-    """Neither by label nor by id does the provider hold anything that this run made."""
+    """Neither by label nor by id does the provider hold anything that this run made, be it one sandbox only."""
+    async with target.sandbox():
+        pass  # a run of this row alone must not prove that nothing is left of nothing
     left = await left_over(target, target.mark, within=GRACE)
     require(not left, f"left behind: {', '.join(map(str, left))}")
     alive = [one for one in sorted(target.made) if await target.look(target.ground.exists, one)]

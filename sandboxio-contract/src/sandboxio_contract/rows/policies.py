@@ -24,6 +24,7 @@ _UNENFORCEABLE = {
 async def deny_is_the_default(target: Target) -> Finding:
     """`create()` without arguments promises deny, and so does the value object."""
     require(NetworkPolicy().egress == "deny", f"NetworkPolicy() means {NetworkPolicy().egress!r}")
+    await _same_as_deny(target)
     kept = os.environ.get("SANDBOXIO_BACKEND")
     os.environ["SANDBOXIO_BACKEND"] = target.dsn
     try:
@@ -42,6 +43,20 @@ async def deny_is_the_default(target: Target) -> Finding:
     assert isinstance(item, Enforcement)
     require(item.requested == "deny", f"create() without arguments promises egress {item.requested!r}")
     return proven(f"create() without arguments promises deny ({item.mechanism}); that it denies is NET-02's row")
+
+
+async def _same_as_deny(target: Target) -> None:
+    """Convict where a backend that denies refuses what nobody said anything about: that is no deny then."""
+    try:
+        await sandboxio.plan(target.dsn, network=NetworkPolicy(egress="deny"))
+    except (CapabilityNotSupported, ConfigurationError):
+        return
+    try:
+        plan = await sandboxio.plan(target.dsn)
+    except CapabilityNotSupported as error:
+        violated(f"deny is offered, and create() without a policy is refused: {first_line(error)}")
+    egress = plan.spec.network.egress
+    require(egress == "deny", f"create() without a policy is planned with egress {egress!r}")
 
 
 @row("NET-05", world=True)

@@ -20,6 +20,8 @@ from sandboxio_contract.verdict import Finding, Part, proven, require, summed
 T = TypeVar("T")
 
 SHORT_GRACE = 2.0
+NAP = 0.2
+"""Seconds that the command takes whose call is cancelled at each of its points."""
 
 
 class _Left(Exception):
@@ -150,7 +152,7 @@ async def _once(target: Target) -> None:
 
 
 async def _sleep(sb: Sandbox) -> object:
-    return await sb.run(["sleep", "0.2"])
+    return await sb.run(["sleep", f"{NAP:g}"])
 
 
 async def _interrupted(target: Target, way: Way, where: Literal["body", "teardown"]) -> Part:

@@ -35,6 +35,8 @@ UNBOUNDED: Mapping[str, Any] = {
     "a truth value": True,
 }
 DEFAULT = 300.0
+BESIDE = 10.0
+"""Seconds for a command that leaves a child running."""
 HANGS = 2.0
 """Seconds for a creation whose provider does not answer."""
 
@@ -167,7 +169,7 @@ async def a_background_child_is_not_waited_for(target: Target) -> Finding:
         took = 0.0
         for turn in range(3):
             started = time.monotonic()
-            result = await sb.run(["sh", "-c", script], timeout=10)
+            result = await sb.run(["sh", "-c", script], timeout=BESIDE)
             took = time.monotonic() - started
             require(took <= 6, f"run() waited {took:.1f} s for a background child")
             require(result.exit_code == 0, f"exit code {result.exit_code}")

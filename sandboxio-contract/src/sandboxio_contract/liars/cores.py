@@ -1,0 +1,248 @@
+"""Deliberately broken cores: what core promises for every backend none of them can break, so one behaviour of core is.
+
+Each is a fault that is applied to the running core and taken back, under a stub that is honest.
+"""
+
+from collections.abc import Generator, Mapping, Set
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+from sandboxio import api, coverage, destruction, downloading, redaction, request, sandbox
+from sandboxio.lease import Lease
+from sandboxio.policy import NetworkPolicy, Resources
+from sandboxio.records import Recorder
+from sandboxio.redaction import Redactor
+from sandboxio.sync import SyncSandbox
+from sandboxio.sync.waiting import Waiter
+from sandboxio.teardown import OwnTask
+
+from sandboxio_contract.liars import faults
+
+Fault = tuple[Any, str, object]
+"""Module or class, the name of what is broken in it, and what stands in its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenCore:
+    """One broken behaviour of core.
+
+    :param lie: what it does wrong.
+    :param faults: what makes it do so.
+    :param must: requirements that convict it. :param may: requirements that also may.
+    :param rows: where a requirement has rows for several ways to break it: exactly those that convict it.
+    :param stub: the honest stub that it is judged with, as ``module:attribute`` in this package.
+    """
+
+    name: str
+    lie: str
+    faults: tuple[Fault, ...]
+    must: Set[str]
+    may: Set[str] = frozenset()
+    rows: Set[str] = frozenset()
+    stub: str = "stubs:stub"
+
+    @property
+    def backend(self) -> str:
+        """The DSN scheme of the stub."""
+        return self.stub.partition(":")[2].replace("_", "-")
+
+    @property
+    def adapter(self) -> str:
+        """Where the stub's hooks are, as `sandboxio.register` takes it."""
+        return f"sandboxio_contract.liars.{self.stub}"
+
+    @contextmanager
+    def applied(self) -> Generator[None]:
+        """Break core for the block."""
+        with ExitStack() as stack:
+            for where, name, broken in self.faults:
+                stack.enter_context(patch.object(where, name, broken))
+            yield
+
+
+_ONE, _SINK = "each_operation_leaves_one_record", "a_failing_sink_does_what_was_asked_for"
+
+
+def _records(name: str, lie: str, broken: object, rows: Set[str] = frozenset({_ONE})) -> BrokenCore:
+    return BrokenCore(name, lie, ((Recorder, "ended", broken),), {"OBS-01"}, rows=rows)
+
+
+_LEAVES, _FACADE = "no_secret_leaves", "the_facade_does_the_same"
+_TALKATIVE: Mapping[str, Any] = {"rows": {_LEAVES}, "stub": "commands:stub_talkative"}
+
+CORES: tuple[BrokenCore, ...] = (
+    BrokenCore(
+        "core-opens",
+        "a sandbox that nobody said anything about may go out",
+        ((request, "_spec", faults.opening),),
+        {"NET-01"},
+        {"TMO-01", "ISO-05", "ERR-01"},
+    ),
+    BrokenCore(
+        "core-degrades", 'egress="learn" is taken for deny', ((request, "_spec", faults.degrading),), {"NET-06"}
+    ),
+    BrokenCore(
+        "core-contradicts",
+        "a network policy that contradicts itself can be written down",
+        ((NetworkPolicy, "__init__", faults.taken),),
+        {"NET-14"},
+    ),
+    BrokenCore(
+        "core-unsets",
+        "a cap can be unset",
+        ((Resources, "__init__", faults.taken),),
+        {"CAP-02"},
+        rows={"a_cap_is_raised_never_unset"},
+    ),
+    BrokenCore(
+        "core-shrugs",
+        "requiring an unknown isolation is requiring none",
+        ((request, "_check_tier", faults.nothing_of), (coverage, "check_isolation", faults.known_only)),
+        {"ISO-04"},
+    ),
+    BrokenCore(
+        "core-endless",
+        "a call's timeout that bounds nothing is the sandbox's",
+        ((sandbox, "_own_timeout", faults.inherited),),
+        {"TMO-01"},
+    ),
+    BrokenCore(
+        "core-timeless",
+        "create(timeout=None) is the default",
+        ((request, "check_timeout", faults.defaulting),),
+        {"TMO-01"},
+    ),
+    BrokenCore(
+        "core-raises",
+        "a creation that hangs raises Python's own TimeoutError",
+        ((api, "CreateTimeout", TimeoutError),),
+        {"TMO-03"},
+        rows={"a_creation_that_hangs_raises"},
+    ),
+    BrokenCore(
+        "core-abbreviates",
+        "the beginning of an id is taken for one that is gone",
+        ((api, "_check_absent", faults.nothing_of),),
+        {"TEN-01"},
+        rows={"only_full_ids_are_killed"},
+    ),
+    BrokenCore(
+        "core-strays",
+        "a sandbox is used from any event loop",
+        ((Lease, "check_owner", faults.nothing_of),),
+        {"LOOP-01"},
+    ),
+    BrokenCore(
+        "core-hastens",
+        "a kill that is interrupted is left at that",
+        ((Lease, "end", faults.unprotected),),
+        {"TRD-02"},
+        {"TRD-01"},
+    ),
+    BrokenCore(
+        "core-numbs",
+        "a kill forgets that it was interrupted",
+        ((OwnTask, "finish", faults.numb),),
+        {"TRD-02"},
+        {"TRD-01", "TRD-05"},
+    ),
+    BrokenCore(
+        "core-hushes",
+        "nobody is told of a sandbox that may be left",
+        ((destruction, "warn_orphan", faults.nothing_of),),
+        {"TRD-03"},
+    ),
+    BrokenCore(
+        "core-links",
+        "every link of a download is taken",
+        ((downloading, "inner_link", faults.any_link),),
+        {"FIL-03"},
+    ),
+    BrokenCore(
+        "core-shows",
+        "no secret is masked",
+        ((redaction, "found", faults.none_found),),
+        {"SEC-01"},
+        {"ERR-01"},
+        rows={_LEAVES},
+    ),
+    BrokenCore(
+        "core-causes",
+        "a provider's error with a secret stays the cause of ours",
+        ((Redactor, "cause", faults.as_it_is),),
+        {"SEC-01"},
+        {"ERR-01"},
+        **_TALKATIVE,
+    ),
+    BrokenCore(
+        "core-notes",
+        "an error's notes are not masked",
+        ((Redactor, "_clean", faults.noted),),
+        {"SEC-01"},
+        {"ERR-01"},
+        **_TALKATIVE,
+    ),
+    BrokenCore(
+        "core-represents",
+        "a sandbox's repr shows its variables",
+        ((sandbox.Sandbox, "__repr__", faults.shown),),
+        {"SEC-01"},
+        rows={_LEAVES},
+    ),
+    BrokenCore(
+        "core-traces",
+        "a span has the arguments of a command",
+        ((Recorder, "ended", faults.traced),),
+        {"SEC-01"},
+        rows={_LEAVES},
+    ),
+    BrokenCore(
+        "core-logs",
+        "a command's variables are logged where somebody debugs",
+        ((Lease, "start", faults.logged),),
+        {"SEC-01"},
+        rows={_LEAVES},
+    ),
+    _records("core-forgives", "what failed leaves no record", faults.successes, {_ONE, _SINK}),
+    _records("core-repeats", "an operation leaves two records", faults.twice, {_ONE, _SINK}),
+    _records("core-omits-code", "code leaves no record", faults.without("run_code")),
+    _records("core-omits-uploads", "an upload leaves no record", faults.without("file_upload")),
+    _records("core-omits-downloads", "a download leaves no record", faults.without("file_download")),
+    BrokenCore(
+        "core-loses",
+        "a record that was lost is kept quiet",
+        ((Recorder, "_report", faults.nothing_of),),
+        {"OBS-01"},
+        rows={_ONE, _SINK},
+    ),
+    BrokenCore(
+        "core-favours",
+        "where one sink fails another gets no record",
+        ((Recorder, "_written", faults.to_one_only),),
+        {"OBS-01"},
+        rows={_ONE},
+    ),
+    BrokenCore(
+        "core-gives-up",
+        "sinks after one that fails get no record",
+        ((Recorder, "_written", faults.until_one_fails),),
+        {"OBS-01"},
+        rows={_ONE},
+    ),
+    BrokenCore(
+        "core-wraps",
+        "an error of the facade has lost its class",
+        ((Waiter, "call", faults.wrapping),),
+        {"SYN-01"},
+        rows={_FACADE},
+    ),
+    BrokenCore(
+        "core-narrows",
+        "a call of the facade takes fewer parameters",
+        ((SyncSandbox, "run", faults.narrow),),
+        {"SYN-01"},
+        rows={_FACADE},
+    ),
+)
