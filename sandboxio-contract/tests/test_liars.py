@@ -46,7 +46,7 @@ IS_FULL = os.environ.get("SANDBOXIO_LIARS") == "full"
 SAMPLE = {"NET-06", "NET-14", "ISO-04", "TMO-01", "RUN-04"}
 """Quick rows that every liar meets besides its own, so that a conviction of the wrong kind shows."""
 BOUND = 60.0
-"""Seconds that a row may be allowed for what a lie's ``may`` names to be judged outside of a full run."""
+"""Seconds that a row may be allowed for what a lie's ``may`` names to be judged outside of a full run, and in memory only."""
 ON_STUB = {
     *("NET-01", "NET-05", "NET-06", "NET-11", "NET-14", "ISO-01", "ISO-02", "ISO-03", "ISO-04", "ISO-05"),
     *("TMO-01", "TMO-02", "TMO-03", "TMO-05", "TMO-07", "CAP-02", "CAP-08", "TEN-01", "TEN-04", "PLAN-01", "CAPA-01"),
@@ -102,7 +102,8 @@ def wanted(lie: Lie, judgeable: Callable[[Row], bool]) -> list[Row]:
             return row.name not in OF_THE_WORLD or judgeable(row)
         if not judgeable(row):
             return False
-        return IS_FULL or row.requirement in SAMPLE or (row.requirement in lie.may and row.within <= BOUND)
+        is_quick = row.within <= BOUND and not (isinstance(lie, Liar) and lie.is_real)
+        return IS_FULL or row.requirement in SAMPLE or (row.requirement in lie.may and is_quick)
 
     return [row for row in all_rows() if is_wanted(row)]
 
