@@ -34,7 +34,12 @@ def tests(session: nox.Session) -> None:
 def liars_full(session: nox.Session) -> None:
     """Judge every liar of the contract by every row that can be judged on what it is built on: hours, on an engine."""
     session.run(
-        PYTHON, "-m", "pytest", "sandboxio-contract/tests/test_liars.py", *session.posargs, env={"SANDBOXIO_LIARS": "full"}
+        PYTHON,
+        "-m",
+        "pytest",
+        "sandboxio-contract/tests/test_liars.py",
+        *session.posargs,
+        env={"SANDBOXIO_LIARS": "full"},
     )
 
 

@@ -78,7 +78,7 @@ CORES: tuple[BrokenCore, ...] = (
         "a sandbox that nobody said anything about may go out",
         ((request, "_spec", faults.opening),),
         {"NET-01"},
-        {"TMO-01", "ISO-05", "ERR-01"},
+        {"ISO-05"},
     ),
     BrokenCore(
         "core-degrades", 'egress="learn" is taken for deny', ((request, "_spec", faults.degrading),), {"NET-06"}
