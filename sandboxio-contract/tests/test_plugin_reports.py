@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -14,6 +15,8 @@ import pytest
 from sandboxio_contract.cli import main
 from sandboxio_contract.conformance import Conformance, conformance_schema
 from sandboxio_contract.requirements import RULES
+from sandboxio_contract.rows import all_rows
+from sandboxio_contract.scheduling import group_of
 
 pytest_plugins = ["pytester"]
 
@@ -74,6 +77,28 @@ def test_workers_tell_what_one_process_tells(pytester: pytest.Pytester, run: Run
     left = "TRD-07"  # each worker looks at what is left of it
     assert two.pop(left)[0] == one.pop(left)[0] == "proven"
     assert one == two
+
+
+def test_rows_of_one_module_go_to_one_worker(pytester: pytest.Pytester, run: Run) -> None:
+    pytester.makepyfile(test_contract=ONE_FILE.format(name="stub"))
+    for arguments in (("test_contract.py", "--dist", "loadgroup"), ("--sandboxio-target", "stub://")):
+        done = run(*arguments, "-n", "2", "-v")
+        found: dict[str, set[str]] = {}
+        for line in done.outlines:
+            told = re.match(r"\[(gw\d)\].*::(NET|ISO)-\d\d-", line)
+            if told:
+                found.setdefault(told[2], set()).add(told[1])
+        assert set(found) == {"NET", "ISO"}  # one module each, as it happens
+        assert all(len(workers) == 1 for workers in found.values()), done.outlines
+
+
+def test_a_group_is_the_module_of_a_row() -> None:
+    for row in all_rows():
+        group = group_of(f"test_it.py::contract::{row.requirement}-{row.name}-trio")
+        module = row.check.__module__.rpartition(".")[2]
+        assert group == f"rows of {'network' if module == 'fixed' else module}"
+    assert group_of("test_it.py::test_one[NET-02-deny_denies-uvloop]") is None
+    assert group_of("test_it.py::NET-99-no_such_row-trio") is None
 
 
 def test_each_worker_looks_at_what_is_left_of_it(pytester: pytest.Pytester, run: Run) -> None:

@@ -187,7 +187,14 @@ async def test_a_command_killed_for_a_cap_names_it(session: ExecSession, program
         assert await command.wait() == Exit(137, limit="memory_mb")
 
 
-@pytest.mark.parametrize("script", ["exit 2", "echo 'fork: Resource temporarily unavailable'; exit 126"])
+@pytest.mark.parametrize(
+    "script",
+    [
+        "exit 2",
+        "echo 'fork: Resource temporarily unavailable'; exit 126",
+        "echo 'read init-p: reset by peer'; exit 126",
+    ],
+)
 async def test_where_nothing_can_be_started_the_ceiling_is_named(tmp_path: Path, script: str) -> None:
     session = ExecSession(Program(tmp_path, ("sh", "-c", script, "sh")), "a-sandbox")
     with pytest.raises(ResourceLimitExceeded) as caught:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 N = TypeVar("N", bound=pytest.Item | pytest.Collector)
 
-NETWORK = ("network", "fixed")
-"""The modules of rows that need canaries, which only one process of a machine can have."""
 _RESULT = pytest.StashKey[dict[str, Any]]()
 
 
@@ -64,14 +62,20 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"--sandboxio-only: there is no requirement {', '.join(sorted(unknown))}")
     for dsn in targets:
         _refuse_live(config, dsn)
-    if targets:
-        if config.args_source is not pytest.Config.ArgsSource.ARGS:
-            config.args = []
-        if config.getoption("dist", None) == "load":  # `-n 2` alone: rows that can't go on at once stay together
-            config.option.dist = "loadgroup"
+    if targets and config.args_source is not pytest.Config.ArgsSource.ARGS:
+        config.args = []
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist names groups
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep rows together that can't go on at once, where targets or groups were asked for."""
+    if _many(config, "--sandboxio-target") or config.getoption("dist") == "loadgroup":
+        from sandboxio_contract.scheduling import by_module
+
+        return by_module(config, log)
+    return None
+
+
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
     """Add the rows for the targets of the command line."""
     targets = _many(config, "--sandboxio-target")
@@ -115,10 +119,7 @@ class ContractCollector(pytest.Collector):
                 continue
             for loop in LOOPS:
                 name = f"{row.requirement}-{row.name}-{loop}"
-                item = _node(RowItem, self, name=name, contract=self._contract, row=row, loop=loop)
-                if worker:
-                    item.add_marker(pytest.mark.xdist_group(NETWORK[0] if module in NETWORK else module))
-                yield item
+                yield _node(RowItem, self, name=name, contract=self._contract, row=row, loop=loop)
 
 
 class RowItem(pytest.Item):

@@ -9,7 +9,7 @@ from sandboxio import ConfigurationError, Sandbox
 
 from sandboxio_contract.ground import Spied
 from sandboxio_contract.rows import row
-from sandboxio_contract.rows.inside import need_shell, output_of, raises
+from sandboxio_contract.rows.inside import gone, need_shell, output_of, raises
 from sandboxio_contract.target import Target
 from sandboxio_contract.verdict import Finding, Part, proven, require, summed, violated
 
@@ -88,7 +88,7 @@ async def only_full_ids_are_killed(target: Target) -> Finding:
             await raises(ConfigurationError, sandboxio.kill_managed(target.dsn, wrong), f"kill_managed({wrong!r})")
         require((await sb.run(["true"])).ok, "a refused kill_managed() ended the sandbox")
         await sandboxio.kill_managed(target.dsn, sb.id)
-        require(not await target.look(target.ground.exists, sb.id), "kill_managed() left the sandbox alive")
+        require(await gone(target, sb.id), "kill_managed() left the sandbox alive")
         await sandboxio.kill_managed(target.dsn, sb.id)
     return proven("an empty id and a prefix are refused; the full id ends the sandbox, twice is fine")
 
