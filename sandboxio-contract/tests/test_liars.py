@@ -100,7 +100,7 @@ def wanted(lie: Lie, judgeable: Callable[[Row], bool]) -> list[Row]:
     def is_wanted(row: Row) -> bool:
         if row.requirement in lie.must:
             return row.name not in OF_THE_WORLD or judgeable(row)
-        if not judgeable(row):
+        if not judgeable(row) or (isinstance(lie, Liar) and row.requirement in lie.unsafe):
             return False
         is_quick = row.within <= BOUND and not (isinstance(lie, Liar) and lie.is_real)
         return IS_FULL or row.requirement in SAMPLE or (row.requirement in lie.may and is_quick)

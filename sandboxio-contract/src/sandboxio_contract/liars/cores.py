@@ -81,7 +81,11 @@ CORES: tuple[BrokenCore, ...] = (
         {"ISO-05"},
     ),
     BrokenCore(
-        "core-degrades", 'egress="learn" is taken for deny', ((request, "_spec", faults.degrading),), {"NET-06"}
+        "core-degrades",
+        'egress="learn" is taken for deny',
+        ((request, "_spec", faults.degrading),),
+        {"NET-06"},
+        {"OBS-01"},
     ),
     BrokenCore(
         "core-contradicts",
@@ -139,7 +143,7 @@ CORES: tuple[BrokenCore, ...] = (
         "a kill that is interrupted is left at that",
         ((Lease, "end", faults.unprotected),),
         {"TRD-02"},
-        {"TRD-01"},
+        {"TRD-01", "TRD-05", "TRD-07"},
     ),
     BrokenCore(
         "core-numbs",

@@ -19,6 +19,7 @@ class Liar:
     :param must: requirements that convict it. :param may: requirements that also may.
     :param rows: where a requirement has rows for several ways to break it: exactly those that convict this liar.
     :param also: such rows that may convict it as well, or can't tell on a busy machine.
+    :param unsafe: requirements that are not judged with it, since code let loose would not be held by the cap that it lacks.
     :param template: what it is judged with, where it needs an engine.
     """
 
@@ -29,6 +30,7 @@ class Liar:
     may: Set[str] = frozenset()
     rows: Set[str] = frozenset()
     also: Set[str] = frozenset()
+    unsafe: Set[str] = frozenset()
     template: str = "sandboxio-test/python"
 
     @property

@@ -1,0 +1,200 @@
+"""The liars that wrap the real Docker adapter."""
+
+from sandboxio_contract.liars.liar import Liar
+
+_MANY, _BIG, _DELETED = (
+    "many_small_files_hit_the_disk_cap",
+    "one_big_file_hits_the_disk_cap",
+    "deleted_files_that_are_open_hit_the_disk_cap",
+)
+_CONNECTED = "a_tree_that_a_connection_started_is_gone"
+_TREE, _RESISTING, _BESIEGED = (
+    "a_timed_out_tree_is_gone",
+    "a_command_that_resists_is_ended",
+    "a_timeout_holds_against_resistance",
+)
+
+ON_DOCKER: tuple[Liar, ...] = (
+    # Docker: the network.
+    Liar(
+        "liar-open",
+        "the network is open although the plan says deny",
+        "networks",
+        {"NET-02"},
+        {"ISO-06", "NET-10", "NET-11"},
+    ),
+    Liar(
+        "liar-toolless",
+        "the network is open, and the image has no tool to show it",
+        "networks",
+        {"NET-02"},
+        {"ISO-06", "NET-10", "NET-11"},
+        template="sandboxio-test/busybox?accept_vsock=1",
+    ),
+    Liar(
+        "liar-claims",
+        "the interface layer is claimed, and there is one",
+        "networks",
+        {"NET-11"},
+        {"NET-02", "NET-10", "ISO-06"},
+        rows={"the_interface_layer_is_seen_inside"},
+    ),
+    Liar("liar-six", "deny is for IPv4 only", "networks", {"NET-02"}, {"NET-10", "NET-11"}),
+    Liar("liar-resolves", "deny leaves questions for names open", "networks", {"NET-02"}, {"NET-10", "NET-11"}),
+    Liar("liar-window", "the network is open until the sandbox is ready", "networks", {"NET-09"}, {"NET-10"}),
+    Liar("liar-decorative", "an allowlist opens everything", "networks", {"NET-04"}, {"NET-10"}),
+    Liar(
+        "liar-names",
+        "an allowlist keeps names from being looked up, and no address",
+        "networks",
+        {"NET-04"},
+        {"NET-10"},
+    ),
+    Liar("liar-otherwise", "deny is another switch than the promised one", "networks", {"NET-10"}),
+    Liar("liar-bridge", "every sandbox that may go out shares one bridge", "networks", {"NET-13"}),
+    # Docker: caps and hardening.
+    Liar("liar-shrugs", "the cap that ended a command is not named", "caps", {"CAP-05"}, {"CAP-01", "CAP-04"}),
+    Liar("liar-uncapped", "the cpu cap is only in the receipt", "caps", {"CAP-07"}, {"ISO-06"}),
+    Liar(
+        "liar-forgetful",
+        "the memory cap is only in the receipt",
+        "caps",
+        {"CAP-07"},
+        {"CAP-03", "ISO-06"},
+        unsafe={"CAP-05", "RUN-01", "TEN-02", "TMO-04", "TMO-06"},
+    ),
+    Liar(
+        "liar-unbounded",
+        "the disk cap is only in the receipt",
+        "caps",
+        {"CAP-01"},
+        rows={_MANY, _BIG, _DELETED},
+    ),
+    Liar(
+        "liar-unmeasured",
+        "only single files are held to the disk cap",
+        "caps",
+        {"CAP-01"},
+        rows={_MANY, _DELETED},
+    ),
+    Liar(
+        "liar-unlooked",
+        "deleted files do not count for the disk cap",
+        "caps",
+        {"CAP-01"},
+        rows={_DELETED},
+    ),
+    Liar("liar-swaps", "memory is capped, swap is not", "caps", {"CAP-03"}, {"ISO-06"}),
+    Liar(
+        "liar-forks",
+        "the process ceiling is only in the receipt",
+        "caps",
+        {"CAP-04"},
+        {"ISO-06"},
+        unsafe={"RUN-01", "TEN-02", "TMO-04", "TMO-06"},
+    ),
+    Liar(
+        "liar-unconfined",
+        "system calls are filtered in the receipt only",
+        "caps",
+        {"ISO-06"},
+        rows={"docker_is_hardened"},
+    ),
+    Liar(
+        "liar-generous",
+        "who gives one capability back gives seven",
+        "caps",
+        {"ISO-06"},
+        rows={"what_is_given_back_is_exact"},
+    ),
+    Liar(
+        "liar-writable", "a read-only root can be written to", "caps", {"ISO-06"}, rows={"user_and_read_only_root_hold"}
+    ),
+    Liar(
+        "liar-rooted",
+        "commands are root whatever user was asked for",
+        "caps",
+        {"ISO-06"},
+        rows={"user_and_read_only_root_hold"},
+    ),
+    # Docker: what a sandbox is made of, and its end.
+    Liar("liar-substitutes", "an image that is missing is replaced by another", "lives", {"NET-08"}),
+    Liar(
+        "liar-template",
+        "another image than the named one is started",
+        "lives",
+        {"NET-12"},
+        rows={"a_prepared_template_has_its_dependencies"},
+    ),
+    Liar(
+        "liar-shortens",
+        "of a file that is uploaded the beginning arrives",
+        "lives",
+        {"NET-12"},
+        {"FIL-01", "FIL-02", "FIL-03", "CAP-04", "SEC-01"},
+        rows={"a_wheelhouse_is_uploaded_and_installed_offline"},
+    ),
+    Liar(
+        "liar-shares",
+        "one directory of this machine is in every sandbox",
+        "lives",
+        {"TEN-02"},
+        {"TEN-03", "ISO-06"},
+        rows={"tampering_stays_inside", "two_sandboxes_share_nothing"},
+    ),
+    Liar(
+        "liar-shadows",
+        "a second container outlives the owner",
+        "lives",
+        {"TRD-06"},
+        rows={"a_killed_owner_leaks_nothing", "a_killed_owner_with_a_forked_child_leaks_nothing"},
+    ),
+    Liar("liar-spares", "a further connection's kill says tree, and spares it", "lives", {"TMO-04"}, rows={_CONNECTED}),
+    Liar("liar-keeps", "secrets are in the container's configuration", "lives", {"SEC-04"}),
+    Liar(
+        "liar-undying",
+        "the lifetime is kept by the client alone",
+        "lives",
+        {"TMO-06"},
+        {"TMO-05"},
+        rows={"the_lifetime_holds"},
+    ),
+    Liar(
+        "liar-glass",
+        "commands reach the agent's memory and descriptors",
+        "agents",
+        {"TMO-06", "RUN-01"},
+        rows={"code_inside_reaches_nothing_that_holds_it", "nobody_speaks_in_the_agents_name"},
+    ),
+    Liar(
+        "liar-leader",
+        "a kill ends the command and not its tree",
+        "agents",
+        {"TMO-04"},
+        rows={_TREE},
+        also={_RESISTING},
+    ),
+    Liar(
+        "liar-worn",
+        "a sandbox in which a command was ended fails the next",
+        "lives",
+        {"TMO-04"},
+        {"STR-01", "STR-02", "CAP-04", "FIL-03", "TMO-06", "RUN-01", "ISO-06"},
+        rows={_TREE, _RESISTING, _BESIEGED},
+    ),
+    Liar(
+        "liar-crowded",
+        "a neighbour's descriptors in flight keep commands from starting",
+        "agents",
+        {"TEN-02"},
+        rows={"a_greedy_neighbour_is_not_felt"},
+    ),
+    Liar(
+        "liar-credulous",
+        "the agent takes its frames' word from any command",
+        "agents",
+        {"RUN-01"},
+        {"TMO-06"},
+        rows={"nobody_speaks_in_the_agents_name"},
+    ),
+)
