@@ -37,7 +37,7 @@ def liars_full(session: nox.Session) -> None:
         PYTHON,
         "-m",
         "pytest",
-        "sandboxio-contract/tests/test_liars.py",
+        "sandboxio-contract/tests/liars",
         *session.posargs,
         env={"SANDBOXIO_LIARS": "full"},
     )

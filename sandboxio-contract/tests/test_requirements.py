@@ -3,7 +3,6 @@
 import importlib
 import inspect
 
-from sandboxio_contract.liars.shown import LIES
 from sandboxio_contract.requirements import DERIVED, NOT_BUILT, RULES
 from sandboxio_contract.rows import MODULES, all_rows
 
@@ -33,26 +32,3 @@ def test_every_module_with_rows_is_named() -> None:
     package = importlib.import_module("sandboxio_contract.rows")
     assert {row.check.__module__.rpartition(".")[2] for row in all_rows()} == set(MODULES)
     assert package.all_rows() == all_rows()
-
-
-def test_lies_speak_of_requirements_and_rows_that_there_are() -> None:
-    names = {row.name: row.requirement for row in all_rows()}
-    judged = {*names.values(), *DERIVED}
-    for lie in LIES:
-        assert lie.must
-        assert lie.must | lie.may <= judged, lie.name
-        assert not lie.must & lie.may, lie.name
-        assert {names[row] for row in lie.rows} <= lie.must, lie.name
-
-
-def test_a_lie_against_a_requirement_of_several_rows_says_which_of_them_convict() -> None:
-    """Else one of them could go, and the others would convict for it."""
-    rows = [row.requirement for row in all_rows()]
-    for lie in LIES:
-        assert lie.rows or all(rows.count(one) < 2 for one in lie.must), lie.name
-
-
-def test_each_row_of_a_requirement_of_several_convicts_some_lie() -> None:
-    rows = [row.requirement for row in all_rows()]
-    convicting = {name for lie in LIES for name in lie.rows}
-    assert {row.name for row in all_rows() if rows.count(row.requirement) > 1} - convicting == set()
