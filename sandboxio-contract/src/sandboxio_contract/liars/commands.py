@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 from sandboxio.errors import ConfigurationError
 from sandboxio.file_scripts import READ, WRITE
-from sandboxio.port import Chunk, Command, Exit
+from sandboxio.port import Chunk, Command, Exit, Killed
 
 from sandboxio_contract.liars.local import POLL, StubProcess, StubSession
 from sandboxio_contract.liars.stub import StubBackend
@@ -44,6 +44,57 @@ class _BlanksSession(StubSession):
 
 class _Blanks(StubBackend):
     drives = _BlanksSession
+
+
+class _MistakesProcess(StubProcess):
+    async def wait(self) -> Exit:
+        ended = await super().wait()
+        return Exit(1) if ended.signal else ended
+
+
+class _MistakesSession(StubSession):
+    drives = _MistakesProcess
+
+
+class _Mistakes(StubBackend):
+    drives = _MistakesSession
+
+
+class _StaysSession(StubSession):
+    async def start(self, command: Command) -> StubProcess:
+        is_there = command.cwd is not None and await anyio.Path(command.cwd).is_dir()
+        return await super().start(replace(command, cwd=None) if is_there else command)
+
+
+class _Stays(StubBackend):
+    drives = _StaysSession
+
+
+class _PersistsSession(StubSession):
+    def __init__(self, world: World, record: Record) -> None:
+        super().__init__(world, record)
+        self._last: dict[str, str] = {}
+
+    async def start(self, command: Command) -> StubProcess:
+        self._last = {**self._last, **command.env}
+        return await super().start(replace(command, env=self._last))
+
+
+class _Persists(StubBackend):
+    drives = _PersistsSession
+
+
+class _LingersProcess(StubProcess):
+    async def kill(self) -> Killed:
+        return "tree"
+
+
+class _LingersSession(StubSession):
+    drives = _LingersProcess
+
+
+class _Lingers(StubBackend):
+    drives = _LingersSession
 
 
 class _TrimsSession(StubSession):
@@ -227,6 +278,10 @@ class _Talkative(StubBackend):
 stub_talkative = Adapter("stub-talkative", _Talkative)
 liar_merges = Adapter("liar-merges", _Merges)
 liar_blanks = Adapter("liar-blanks", _Blanks)
+liar_mistakes = Adapter("liar-mistakes", _Mistakes)
+liar_stays = Adapter("liar-stays", _Stays)
+liar_persists = Adapter("liar-persists", _Persists)
+liar_lingers = Adapter("liar-lingers", _Lingers)
 liar_trims = Adapter("liar-trims", _Trims)
 liar_poses = Adapter("liar-poses", _Poses)
 liar_cuts_code = Adapter("liar-cuts-code", _CutsCode)

@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from sandboxio import api, coverage, destruction, downloading, redaction, request, sandbox
+from sandboxio import api, calls, connecting, coverage, destruction, downloading, redaction, request, sandbox
+from sandboxio.command_files import CommandFiles
+from sandboxio.execution import Budget
 from sandboxio.lease import Lease
 from sandboxio.policy import NetworkPolicy, Resources
 from sandboxio.records import Recorder
 from sandboxio.redaction import Redactor
+from sandboxio.result import Collected
 from sandboxio.sync import SyncSandbox
 from sandboxio.sync.waiting import Waiter
 from sandboxio.teardown import OwnTask
@@ -157,6 +160,51 @@ CORES: tuple[BrokenCore, ...] = (
         "nobody is told of a sandbox that may be left",
         ((destruction, "warn_orphan", faults.nothing_of),),
         {"TRD-03"},
+    ),
+    BrokenCore(
+        "core-connects",
+        "who connects gets what is there, whatever was expected",
+        ((connecting, "recognised", faults.unexpecting),),
+        {"CON-01"},
+    ),
+    BrokenCore(
+        "core-empties",
+        "a deadline loses what was printed",
+        ((Budget, "expired", faults.emptied),),
+        {"TMO-03"},
+        {"CAP-08"},
+        rows={"a_deadline_raises"},
+    ),
+    BrokenCore(
+        "core-hides",
+        "output that was cut looks whole",
+        ((Collected, "truncated", faults.never),),
+        {"CAP-08"},
+        rows={"output_is_bounded", "endless_output_does_not_fill_this_process"},
+    ),
+    BrokenCore(
+        "core-severs",
+        "the provider's own error is lost",
+        ((calls, "raise_from", faults.severed),),
+        {"ERR-01"},
+    ),
+    BrokenCore(
+        "core-overlooks",
+        "hidden files are not listed",
+        ((CommandFiles, "list", faults.visible),),
+        {"FIL-01"},
+    ),
+    BrokenCore(
+        "core-levels",
+        "a program that is uploaded is none any more",
+        ((CommandFiles, "write", faults.plain),),
+        {"FIL-01"},
+    ),
+    BrokenCore(
+        "core-tolerates",
+        "making a directory that exists is no error",
+        ((CommandFiles, "mkdir", faults.tolerant),),
+        {"FIL-01"},
     ),
     BrokenCore(
         "core-links",

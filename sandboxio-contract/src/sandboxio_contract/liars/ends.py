@@ -78,6 +78,17 @@ class _Twins(StubBackend):
         return made
 
 
+class _Pools(StubBackend):
+    """Gives a sandbox that is there already to whoever wants one of the same labels."""
+
+    async def provision(self, plan: Plan) -> str:
+        same = [one for one in list(self.world.records.values()) if one.labels == plan.spec.metadata]
+        if not same:
+            return await super().provision(plan)
+        same[0].name = plan.create_id
+        return same[0].identity
+
+
 class _Lists(StubBackend):
     """Lists every tenant's sandboxes as whoever asks wants to see them."""
 
@@ -104,6 +115,7 @@ liar_early = Adapter("liar-early", _Early)
 liar_threaded = Adapter("liar-threaded", _Threaded)
 liar_hurries = Adapter("liar-hurries", _Hurries)
 liar_twins = Adapter("liar-twins", _Twins)
+liar_pools = Adapter("liar-pools", _Pools)
 liar_lists = Adapter("liar-lists", _Lists)
 liar_boundless = Adapter("liar-boundless", _Boundless)
 liar_asyncio = Adapter("liar-asyncio", _Asyncio)

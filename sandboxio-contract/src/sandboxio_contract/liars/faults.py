@@ -1,22 +1,29 @@
 """What stands in the place of a behaviour of core while it is broken; `sandboxio_contract.liars.cores` says where."""
 
 import logging
-from collections.abc import Callable, Coroutine
+import posixpath
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
-from sandboxio import coverage, request, sandbox
+from sandboxio import coverage, readback, request, sandbox
 from sandboxio.audit import AuditEvent, QueueSink
+from sandboxio.command_files import CommandFiles
 from sandboxio.errors import ConfigurationError, ProviderError, SandboxError
+from sandboxio.execution import Budget
 from sandboxio.isolation import IsolationTier
 from sandboxio.lease import Lease
+from sandboxio.planning import Plan
 from sandboxio.policy import NetworkPolicy
-from sandboxio.port import Command, ProcessDriver
+from sandboxio.port import BackendInfo, Command, FileInfo, ProcessDriver
+from sandboxio.readback import Expected
 from sandboxio.records import Record, Recorder
 from sandboxio.redaction import Redactor
+from sandboxio.result import Collected
 from sandboxio.spec import DEFAULT_TIMEOUT, SandboxSpec, check_timeout
 from sandboxio.sync import SyncSandbox
 from sandboxio.sync.waiting import Waiter
+from sandboxio.target import BackendConfig
 from sandboxio.teardown import OwnTask
 from sandboxio.values import Value
 
@@ -26,6 +33,8 @@ _own_timeout: Callable[[float | None], float | None] = vars(sandbox)["_own_timeo
 _check_isolation = coverage.check_isolation
 _clean: Callable[..., None] = vars(Redactor)["_clean"]
 _init, _ended, _start, _call, _run = Value.__init__, Recorder.ended, Lease.start, Waiter.call, SyncSandbox.run
+_recognised, _expired = readback.recognised, Budget.expired
+_list, _mkdir, _write = CommandFiles.list, CommandFiles.mkdir, CommandFiles.write
 _written: Callable[..., Coroutine[Any, Any, list[str]]] = vars(Recorder)["_written"]
 _finish: Callable[..., Coroutine[Any, Any, object]] = vars(OwnTask)["finish"]
 
@@ -82,6 +91,41 @@ async def numb(task: "OwnTask[Any]", grace: float, on_expiry: Callable[[], None]
     """Outlast an interruption and keep it quiet."""
     await task.outlast(grace)
     return await _finish(task, 0.1, on_expiry)
+
+
+def unexpecting(info: BackendInfo, config: BackendConfig, sandbox_id: str, seen: Any, _: Expected) -> Plan:
+    """Recognise a sandbox without a look at what is expected of it."""
+    return _recognised(info, config, sandbox_id, seen, Expected())
+
+
+def emptied(budget: Budget, lease: Lease, _: Collected) -> Exception:
+    """Return the error for a budget that is used up, without what was printed."""
+    return _expired(budget, lease, Collected(1))
+
+
+def never(*_: object) -> bool:
+    """Say no."""
+    return False
+
+
+def severed(error: BaseException, _: BaseException | None) -> NoReturn:
+    """Raise an error of ours alone."""
+    raise error from None
+
+
+async def visible(files: CommandFiles, path: str) -> list[FileInfo]:
+    """List what is not hidden."""
+    return [entry for entry in await _list(files, path) if not posixpath.basename(entry.path).startswith(".")]
+
+
+async def plain(files: CommandFiles, path: str, chunks: AsyncIterator[bytes], **_: object) -> None:
+    """Write a file without its mode."""
+    await _write(files, path, chunks)
+
+
+async def tolerant(files: CommandFiles, path: str, **_: object) -> None:
+    """Make a directory, and its parents."""
+    await _mkdir(files, path, parents=True)
 
 
 def any_link(target: str, *_: object) -> bytes:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import anyio.to_thread
 from pydantic import field_validator
+from sandboxio.capabilities import Capability
 from sandboxio.errors import AuthError, BackendUnavailable, CreationError, SandboxError
 from sandboxio.isolation import IsolationTier
 from sandboxio.planning import Enforcement, Plan
@@ -15,7 +16,7 @@ from sandboxio.port import Facts, Observation
 from sandboxio.spec import SandboxSpec
 from sandboxio.target import BackendConfig
 
-from sandboxio_contract.liars.stub import StubBackend
+from sandboxio_contract.liars.stub import StubBackend, info
 from sandboxio_contract.liars.stubs import Adapter
 
 KEY = "SANDBOXIO_STUB_KEY"
@@ -58,6 +59,19 @@ class _Nameless(_Unknown):
 class _Ranks(StubBackend):
     def tier(self, spec: SandboxSpec) -> IsolationTier:
         return IsolationTier.MICROVM if spec.resources.memory_mb else IsolationTier.CONTAINER
+
+
+class _Climbs(StubBackend):
+    """Has whatever tier is required."""
+
+    def tier(self, spec: SandboxSpec) -> IsolationTier:
+        return spec.require_isolation or IsolationTier.CONTAINER
+
+
+class _Stateful(StubBackend):
+    """Declares what core has not."""
+
+    declares: ClassVar[Mapping[str, Any]] = {"features": info("stub").features | Capability.STATEFUL_CODE}
 
 
 class _Unsourced(StubBackend):
@@ -145,6 +159,8 @@ liar_unsaid = Adapter("liar-unsaid", _Unsaid)
 liar_anonymous = Adapter("liar-anonymous", _Anonymous)
 liar_nameless = Adapter("liar-nameless", _Nameless)
 liar_ranks = Adapter("liar-ranks", _Ranks)
+liar_climbs = Adapter("liar-climbs", _Climbs)
+liar_stateful = Adapter("liar-stateful", _Stateful)
 liar_unsourced = Adapter("liar-unsourced", _Unsourced)
 liar_undated = Adapter("liar-undated", _Undated)
 liar_shrinks = Adapter("liar-shrinks", _Shrinks)

@@ -102,6 +102,8 @@ async def input_directory_and_variables(target: Target) -> Finding:
         pairs = dict(item.split("=", 1) for item in seen.stdout.split("\0") if "=" in item)
         for name, value in {**odd, "BASE": "base", "OVER": "call"}.items():
             require(pairs.get(name) == value, f"variable {name!r} arrived as {pairs.get(name)!r}")
+        after = await sb.run(["sh", "-c", 'printf %s "$EQUALS$WIDE:$OVER"'])
+        require(after.stdout == ":sandbox", f"after a call with variables of its own, the next has {after.stdout!r}")
         for size in (0, 1, 5_000_000):
             counted = await output_of(sb, ["wc", "-c"], stdin=bytes(size), timeout=30)
             require(int(counted) == size, f"{size} bytes of stdin arrived as {counted.strip()}")

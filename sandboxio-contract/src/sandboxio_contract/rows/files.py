@@ -1,11 +1,14 @@
 """Rows about files."""
 
 import os
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import anyio
 from sandboxio import (
+    CapabilityNotSupported,
     FileSystemError,
     IsADirectory,
     NotADirectory,
@@ -52,7 +55,8 @@ async def files_are_exact(target: Target) -> Finding:
         await _directories(sb)
         await _links(sb)
         await _special(sb)
-    return proven(f"{len(SIZES)} sizes, {len(NAMES)} hostile names, directories, links, special files")
+        await _tree(sb)
+    return proven(f"{len(SIZES)} sizes, {len(NAMES)} hostile names, directories, links, special files, a tree and back")
 
 
 async def _contents(sb: Sandbox) -> None:
@@ -139,3 +143,43 @@ async def _special(sb: Sandbox) -> None:
             await raises(FileSystemError, files.read("fifo"), "read of a FIFO")
         await raises(FileSystemError, files.read("/dev/zero"), "read of a device")
     require(not waited.cancelled_caught, "reading a FIFO or device was waited for")
+
+
+async def _tree(sb: Sandbox) -> None:
+    """Send a tree there and back: it has hostile names, an empty directory and file, a program and a link."""
+    with tempfile.TemporaryDirectory(prefix="sandboxio-contract-") as folder:
+        source, back = Path(folder, "source"), Path(folder, "back")
+        _plant(source)
+        try:
+            await sb.files.upload(source, "sent")
+            await sb.files.download("sent", back)
+        except CapabilityNotSupported as error:
+            raise Inconclusive(f"no tree goes in or out here: {error.message}") from error
+        sent, came = _grown(source), _grown(back)
+    lost = sorted(sent.keys() ^ came.keys())
+    require(not lost, f"of a tree that went there and back these differ: {lost!r}")
+    changed = [name for name in sent if sent[name] != came[name]]
+    require(not changed, f"of a tree that went there and back these came changed: {changed!r}")
+
+
+def _plant(top: Path) -> None:
+    for folder in ("deep/er", "empty"):
+        (top / folder).mkdir(parents=True)
+    for name in NAMES:
+        (top / "deep" / name).write_text(name, encoding="utf-8")
+    (top / "nothing").touch()
+    (top / "program").write_bytes(b"#!/bin/sh\nexit 7\n")
+    (top / "program").chmod(0o755)
+    (top / "link").symlink_to("deep/er")
+
+
+def _grown(top: Path) -> dict[str, object]:
+    """Return what a tree holds by name: contents and whether it is a program, or where a link leads."""
+    found: dict[str, object] = {}
+    for path in top.rglob("*"):
+        name = str(path.relative_to(top))
+        if path.is_symlink():
+            found[name] = str(path.readlink())
+        else:
+            found[name] = None if path.is_dir() else (path.read_bytes(), bool(path.stat().st_mode & 0o100))
+    return found

@@ -76,6 +76,11 @@ async def nothing_is_pooled(target: Target) -> Finding:
                 require(made == number, f"{number} times create() sent {made} requests that make a sandbox")
         made = _creations(spied) - earlier
         require(made == 2, f"ending a sandbox made another: {made} requests for two")
+        async with (
+            target.create(dsn=spied.dsn, metadata=metadata) as one,
+            target.create(dsn=spied.dsn, metadata=metadata) as two,
+        ):
+            require(one.id != two.id, "a sandbox that lived was given to another of the same metadata")
     require(ids[0] != ids[1], "the same metadata gave the same sandbox")
     return proven("one request for each create(), another sandbox for the same metadata, none in advance")
 
