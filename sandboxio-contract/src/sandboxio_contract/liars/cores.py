@@ -3,13 +3,10 @@
 Each is a fault that is applied to the running core and taken back, under a stub that is honest.
 """
 
-from collections.abc import Generator, Mapping, Set
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping, Set
 from typing import Any
-from unittest.mock import patch
 
-from sandboxio import api, calls, connecting, coverage, destruction, downloading, redaction, request, sandbox
+from sandboxio import api, calls, connecting, coverage, creation, destruction, downloading, redaction, request, sandbox
 from sandboxio.command_files import CommandFiles
 from sandboxio.execution import Budget
 from sandboxio.lease import Lease
@@ -22,48 +19,9 @@ from sandboxio.sync.waiting import Waiter
 from sandboxio.teardown import OwnTask
 
 from sandboxio_contract.liars import faults
+from sandboxio_contract.liars.broken import BrokenCore
 
-Fault = tuple[Any, str, object]
-"""Module or class, the name of what is broken in it, and what stands in its place."""
-
-
-@dataclass(frozen=True, slots=True)
-class BrokenCore:
-    """One broken behaviour of core.
-
-    :param lie: what it does wrong.
-    :param faults: what makes it do so.
-    :param must: requirements that convict it. :param may: requirements that also may.
-    :param rows: where a requirement has rows for several ways to break it: exactly those that convict it.
-    :param stub: the honest stub that it is judged with, as ``module:attribute`` in this package.
-    """
-
-    name: str
-    lie: str
-    faults: tuple[Fault, ...]
-    must: Set[str]
-    may: Set[str] = frozenset()
-    rows: Set[str] = frozenset()
-    stub: str = "stubs:stub"
-
-    @property
-    def backend(self) -> str:
-        """The DSN scheme of the stub."""
-        return self.stub.partition(":")[2].replace("_", "-")
-
-    @property
-    def adapter(self) -> str:
-        """Where the stub's hooks are, as `sandboxio.register` takes it."""
-        return f"sandboxio_contract.liars.{self.stub}"
-
-    @contextmanager
-    def applied(self) -> Generator[None]:
-        """Break core for the block."""
-        with ExitStack() as stack:
-            for where, name, broken in self.faults:
-                stack.enter_context(patch.object(where, name, broken))
-            yield
-
+__all__ = ["CORES", "BrokenCore"]
 
 _ONE, _SINK = "each_operation_leaves_one_record", "a_failing_sink_does_what_was_asked_for"
 
@@ -205,6 +163,27 @@ CORES: tuple[BrokenCore, ...] = (
         "making a directory that exists is no error",
         ((CommandFiles, "mkdir", faults.tolerant),),
         {"FIL-01"},
+    ),
+    BrokenCore(
+        "core-mumbles",
+        "the warning of a sandbox that may be left does not say whose it is",
+        ((destruction, "warn_orphan", faults.terse),),
+        {"TRD-03"},
+    ),
+    BrokenCore(
+        "core-soothes",
+        "nobody is warned of what a denial leaves open",
+        ((creation, "warn_about", faults.nothing_of),),
+        {"NET-11"},
+        rows={"strength_is_stated_and_dated"},
+        stub="promises:stub_leaky",
+    ),
+    BrokenCore(
+        "core-trusts",
+        "nobody is warned of an isolation that is unknown",
+        ((creation, "warn_about", faults.nothing_of),),
+        {"ISO-03"},
+        stub="promises:stub_unknown",
     ),
     BrokenCore(
         "core-links",

@@ -8,11 +8,13 @@ from typing import Any, NoReturn
 
 from sandboxio import coverage, readback, request, sandbox
 from sandboxio.audit import AuditEvent, QueueSink
+from sandboxio.calls import PortCalls
 from sandboxio.command_files import CommandFiles
-from sandboxio.errors import ConfigurationError, ProviderError, SandboxError
+from sandboxio.errors import ConfigurationError, OrphanedSandboxWarning, ProviderError, SandboxError
 from sandboxio.execution import Budget
 from sandboxio.isolation import IsolationTier
 from sandboxio.lease import Lease
+from sandboxio.notices import warn
 from sandboxio.planning import Plan
 from sandboxio.policy import NetworkPolicy
 from sandboxio.port import BackendInfo, Command, FileInfo, ProcessDriver
@@ -126,6 +128,11 @@ async def plain(files: CommandFiles, path: str, chunks: AsyncIterator[bytes], **
 async def tolerant(files: CommandFiles, path: str, **_: object) -> None:
     """Make a directory, and its parents."""
     await _mkdir(files, path, parents=True)
+
+
+def terse(calls: PortCalls, sandbox_id: str, *_: object) -> None:
+    """Name a sandbox that may be left by its id."""
+    warn(f"{sandbox_id} of {calls.backend.info.name} may be left", OrphanedSandboxWarning)
 
 
 def any_link(target: str, *_: object) -> bytes:

@@ -10,7 +10,7 @@ from pydantic import field_validator
 from sandboxio.capabilities import Capability
 from sandboxio.errors import AuthError, BackendUnavailable, CreationError, SandboxError
 from sandboxio.isolation import IsolationTier
-from sandboxio.planning import Enforcement, Plan
+from sandboxio.planning import Enforcement, Plan, Receipt
 from sandboxio.policy import Resources
 from sandboxio.port import Facts, Observation
 from sandboxio.spec import SandboxSpec
@@ -38,6 +38,20 @@ class _Keyed(StubBackend):
 
 class _Unknown(StubBackend):
     declares: ClassVar[Mapping[str, Any]] = {"tier": IsolationTier.UNKNOWN}
+
+
+class _Leaky(StubBackend):
+    """Denies, and says what stays open."""
+
+    def plan(self, spec: SandboxSpec, facts: Facts) -> Plan:
+        honest = super().plan(spec, facts)
+        return replace(honest, items=tuple(_with_residual(one) for one in honest.items))
+
+
+def _with_residual(item: Receipt) -> Receipt:
+    if isinstance(item, Enforcement) and item.policy == "network.egress":
+        return replace(item, residuals=("vsock sockets",))
+    return item
 
 
 class _Unsaid(StubBackend):
@@ -154,6 +168,7 @@ class _Mute(StubBackend):
 
 stub_fixed = Adapter("stub-fixed", _Fixed)
 stub_keyed = Adapter("stub-keyed", _Keyed)
+stub_leaky = Adapter("stub-leaky", _Leaky)
 stub_unknown = Adapter("stub-unknown", _Unknown)
 liar_unsaid = Adapter("liar-unsaid", _Unsaid)
 liar_anonymous = Adapter("liar-anonymous", _Anonymous)
