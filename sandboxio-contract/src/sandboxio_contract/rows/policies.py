@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 
 import sandboxio
-from sandboxio import CapabilityNotSupported, ConfigurationError, Enforcement, NetworkPolicy
+from sandboxio import CapabilityNotSupported, ConfigurationError, Enforcement, NetworkPolicy, PolicyNotEnforced
 
 from sandboxio_contract.rows import row
 from sandboxio_contract.rows.refusing import recorded
@@ -31,7 +31,7 @@ async def deny_is_the_default(target: Target) -> Finding:
         async with sandboxio.create() as sb:
             target.made.add(sb.id)
             receipts = {item.policy: item for item in sb.policy}
-    except (CapabilityNotSupported, ConfigurationError) as error:
+    except (CapabilityNotSupported, ConfigurationError, PolicyNotEnforced) as error:
         return refused(f"create() without arguments is refused: {first_line(error)}")
     finally:
         if kept is None:
