@@ -80,6 +80,12 @@ CORES: tuple[BrokenCore, ...] = (
         {"TMO-01"},
     ),
     BrokenCore(
+        "core-lengthens",
+        "a sandbox lives longer than is documented where nothing is said",
+        ((request, "DEFAULT_TIMEOUT", 600.0),),
+        {"TMO-01"},
+    ),
+    BrokenCore(
         "core-raises",
         "a creation that hangs raises Python's own TimeoutError",
         ((api, "CreateTimeout", TimeoutError),),

@@ -4,7 +4,9 @@ from collections.abc import Set
 from dataclasses import dataclass
 from typing import Literal
 
-Module = Literal["stubs", "promises", "offers", "commands", "ends", "programs", "networks", "caps", "lives", "agents"]
+Module = Literal[
+    "stubs", "promises", "offers", "commands", "outputs", "ends", "programs", "networks", "caps", "lives", "agents"
+]
 REAL: tuple[Module, ...] = ("networks", "caps", "lives", "agents")
 """Where liars are that wrap the real Docker adapter; the others are stubs in memory."""
 

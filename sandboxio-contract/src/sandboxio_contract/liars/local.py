@@ -130,7 +130,11 @@ class StubProcess:
                 return None
             await anyio.sleep(POLL)
         self._silent_since = None
-        return self._chunks.pop(0)
+        return self.next_of(self._chunks)
+
+    def next_of(self, held: list[Chunk]) -> Chunk:
+        """Take the next of what is held."""
+        return held.pop(0)
 
     def is_over(self) -> bool:
         """Whether the command itself ended and its output is read; what it left running may hold its pipes."""

@@ -15,6 +15,7 @@ ARGUMENTS = ("a b", "", "$HOME", "`id`", "*", "l1\nl2", "q\"'", "-n", "é\U0001f
 SIGNALS = (signal.SIGSEGV, signal.SIGKILL, signal.SIGTERM, signal.SIGABRT, signal.SIGPIPE)
 BIG = 100_000_000
 EVERY_BYTE = bytes(range(256))
+COUNTED = b"".join(b"%d\n" % number for number in range(400_000))
 ONCE = ("argv", "string", "stdin", "code", "stream")
 
 
@@ -70,6 +71,8 @@ async def output_is_exact(target: Target) -> Finding:
         require((none.stdout, none.stderr) == ("", ""), "no output is not the empty string")
         echoed = await sb.run(["cat"], stdin=EVERY_BYTE * 64)
         require(echoed.stdout_bytes == EVERY_BYTE * 64, "not every byte comes back from cat as it was sent")
+        counted = await sb.run(["cat"], stdin=COUNTED)
+        require(counted.stdout_bytes == COUNTED, f"{len(COUNTED)} bytes of numbers come back from cat in another order")
         wide = await sb.run(["cat"], stdin=("x" + "é" * 40_000 + "\U0001f600").encode())
         require(wide.stdout == "x" + "é" * 40_000 + "\U0001f600", "multi-byte characters break at chunk borders")
         early = await sb.run(["sh", "-c", "echo early; exec >&- 2>&-; sleep 1; exit 7"], timeout=20)
