@@ -106,7 +106,7 @@ class Decoder:
     def __init__(self) -> None:
         self._head = b""
         self._frame: tuple[Answer, int] | None = None
-        self._parts: list[bytes] = []
+        self._parts: list[memoryview] = []
         self._size = self._left = 0
 
     @property
@@ -121,13 +121,14 @@ class Decoder:
         """
         frames: list[Frame] = []
         start = 0
+        view = memoryview(data)
         while start < len(data) or (self._frame and not self._left):
             if self._frame is None:
                 head = data[start : start + _HEADER.size - len(self._head)]
                 start += len(head)
                 self._begin(self._head + head)
                 continue
-            part = data[start : start + self._left]
+            part = view[start : start + self._left]
             start += len(part)
             self._left -= len(part)
             self._parts.append(part)
