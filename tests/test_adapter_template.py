@@ -105,6 +105,28 @@ def test_a_part_of_the_contract_is_clean(followed: Path) -> None:
     assert {part["name"] for part in parts if part["verdict"] != "proven"} == {"vsock"}
 
 
+ASKED = """
+from acme_sandboxio.backend import DockerCli
+from acme_sandboxio.info import DockerCliConfig
+print(*DockerCli(DockerCliConfig()).exec_argv("an-id", ["HOME", "TOKEN"], stdin=False))
+"""
+
+
+def test_a_commands_own_variables_do_not_choose_the_engine() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(TEMPLATE / "src"), "DOCKER_HOST": "unix:///elsewhere.sock"}
+    done = subprocess.run([sys.executable, "-c", ASKED], env=environment, capture_output=True, text=True, check=True)
+    words = [
+        "docker",
+        "--host=unix:///elsewhere.sock",
+        "exec",
+        "--user=65534:65534",
+        "--env=HOME",
+        "--env=TOKEN",
+        "an-id",
+    ]
+    assert done.stdout.split() == words
+
+
 def test_the_templates_code_is_under_200_lines_and_its_contract_under_ten() -> None:
     assert sum(code_lines(path) for path in TEMPLATE.glob("src/**/*.py")) < 200
     assert len((TEMPLATE / "tests" / "test_contract.py").read_text().splitlines()) < 10

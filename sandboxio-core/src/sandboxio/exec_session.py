@@ -123,7 +123,7 @@ class ExecSession:
         name, *arguments = program.exec_argv(self._sandbox_id, command.env, stdin=command.stdin or code is not None)
         process = await anyio.open_process(
             [shutil.which(name) or name, *arguments, *script],  # the command may have another PATH
-            env={"PATH": os.environ.get("PATH", os.defpath), **command.env},
+            env={**os.environ, **command.env},
             start_new_session=True,  # an interrupt at the terminal is the caller's to handle
         )
         started = ExecCommand(process, f"\x1e{word}".encode(), program, self._sandbox_id, self._running)

@@ -1,5 +1,6 @@
 """The port over the docker command: `run`, `exec`, `inspect`, `ps` and `rm`."""
 
+import os
 import subprocess
 from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import UTC, datetime
@@ -16,7 +17,7 @@ from sandboxio.port import Facts, Observation, Progress
 from sandboxio.spec import SandboxSpec
 
 from acme_sandboxio.info import INFO, DockerCliConfig
-from acme_sandboxio.planning import CWD, MANAGED, META, NO_NEW, make_plan
+from acme_sandboxio.planning import CWD, MANAGED, META, NO_NEW, SOCKET, make_plan
 
 HARDENED = {"CapDrop": ["ALL"], "CapAdd": None, "SecurityOpt": [NO_NEW], "Privileged": False, "IpcMode": "none"}
 
@@ -33,7 +34,8 @@ class DockerCli:
     scratch = CWD
 
     def __init__(self, config: DockerCliConfig) -> None:
-        self._docker = ["docker", *([] if config.host is None else [f"--host={config.host}"])]
+        # Named in any case: by its own choice the docker command would go by variables that a command of ours may have.
+        self._docker = ["docker", f"--host={config.host or os.environ.get('DOCKER_HOST') or SOCKET}"]
         self._watches: list[OwnerWatch] = []
 
     async def probe(self, spec: SandboxSpec) -> Facts:
@@ -63,8 +65,7 @@ class DockerCli:
 
     async def find(self, create_id: str) -> str | None:
         """Return the id of the container of that name."""
-        seen = await self.observe(create_id)
-        return None if seen is None else seen.sandbox_id
+        return next((one.sandbox_id for one in await self._inspect(create_id)), None)
 
     async def observe(self, sandbox_id: str) -> Observation | None:
         """Return what the engine holds; the docker command takes a part of an id as well, core does not."""

@@ -15,7 +15,7 @@ class DockerCliConfig(BackendConfig):
     backend = "dockercli"
     template: str | None = "python:3.12-slim"
     host: str | None = None
-    """The engine's address; ``None``: the one that the docker command uses by itself."""
+    """The engine's address; ``None``: that of ``DOCKER_HOST``, else the usual socket. Contexts are not looked at."""
     accept_vsock: bool = False
     """Accept ``egress="deny"`` although vsock sockets, which no network namespace confines, are not checked."""
 

@@ -12,7 +12,7 @@ from sandboxio.spec import SandboxSpec
 from acme_sandboxio.info import INFO, DockerCliConfig
 
 MANAGED, META, NO_NEW = "acme.sandboxio.managed", "acme.sandboxio.meta.", "no-new-privileges"
-CWD = "/tmp"  # noqa: S108 - in the sandbox: the one place that can be written to
+CWD, SOCKET = "/tmp", "unix:///var/run/docker.sock"  # noqa: S108 - in the sandbox: what alone can be written to
 SOURCE = "https://docs.docker.com/reference/cli/docker/container/run/ (read 2026-11)"
 VSOCK = "vsock sockets, which no network namespace confines, are not checked (accept_vsock)"
 # Measured, Docker 20.10, 2026-11: an exec's output that is not read keeps the engine from noticing the container's end.
