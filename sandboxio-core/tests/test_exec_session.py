@@ -23,6 +23,7 @@ class Program:
 
     def __init__(self, folder: Path, argv: Sequence[str] = ("env",)) -> None:
         self.scratch = str(folder)
+        self.reserved = ("ENGINE_",)
         self.argv = argv
         self.asked: list[tuple[str, bool]] = []
         self.destroyed: list[str] = []
@@ -118,7 +119,7 @@ async def test_variables_go_by_name(session: ExecSession, program: Program) -> N
 
 
 async def test_what_a_shell_can_t_name_is_refused(session: ExecSession) -> None:
-    for name in ("sp ace", "1A", "A-B", "_sbx_word", "É"):
+    for name in ("sp ace", "1A", "A-B", "_sbx_word", "É", "ENGINE_HOST"):
         with pytest.raises(ConfigurationError):
             await session.start(Command(("true",), env={name: "x"}))
     with pytest.raises(ConfigurationError, match="ENGINE_"):

@@ -58,8 +58,15 @@ FEATURES = (
 class ExecProgram(Protocol):
     """The program: what an adapter's backend is, beside a `Backend`."""
 
-    scratch: str
-    """A directory in a sandbox that commands can write to, and where they start by default."""
+    @property
+    def scratch(self) -> str:
+        """A directory in a sandbox that commands can write to, and where they start by default."""
+        ...
+
+    @property
+    def reserved(self) -> Sequence[str]:
+        """How the names of variables begin that the program itself reads; no command can have such."""
+        ...
 
     def exec_argv(self, sandbox_id: str, names: Iterable[str], *, stdin: bool) -> Sequence[str]:
         """Return the program's arguments up to the command.
@@ -113,8 +120,8 @@ class ExecSession:
         """
         if command.user is not None:
             raise ConfigurationError("all commands run as one user here", hint="leave user= out")
-        check_names(command.env)
         program, code = self._program, command.code
+        check_names(command.env, *program.reserved)
         word = secrets.token_hex(16)
         path = f"{program.scratch}/.{word}"
         argv = [path if part == CODE_PATH else part for part in command.argv]

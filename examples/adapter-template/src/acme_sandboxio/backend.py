@@ -17,7 +17,7 @@ from sandboxio.port import Facts, Observation, Progress
 from sandboxio.spec import SandboxSpec
 
 from acme_sandboxio.info import INFO, DockerCliConfig
-from acme_sandboxio.planning import CWD, MANAGED, META, NO_NEW, SOCKET, make_plan
+from acme_sandboxio.planning import CWD, MANAGED, META, NO_NEW, RESERVED, SOCKET, make_plan
 
 HARDENED = {"CapDrop": ["ALL"], "CapAdd": None, "SecurityOpt": [NO_NEW], "Privileged": False, "IpcMode": "none"}
 
@@ -31,7 +31,7 @@ class DockerCli:
 
     info = INFO
     plan = staticmethod(make_plan)
-    scratch = CWD
+    scratch, reserved = CWD, (RESERVED,)
 
     def __init__(self, config: DockerCliConfig) -> None:
         # Named in any case: by its own choice the docker command would go by variables that a command of ours may have.

@@ -12,7 +12,8 @@ from sandboxio.spec import SandboxSpec
 from acme_sandboxio.info import INFO, DockerCliConfig
 
 MANAGED, META, NO_NEW = "acme.sandboxio.managed", "acme.sandboxio.meta.", "no-new-privileges"
-CWD, SOCKET = "/tmp", "unix:///var/run/docker.sock"  # noqa: S108 - in the sandbox: what alone can be written to
+# In the sandbox the one place that can be written to.
+CWD, SOCKET, RESERVED = "/tmp", "unix:///var/run/docker.sock", "DOCKER_"  # noqa: S108
 SOURCE = "https://docs.docker.com/reference/cli/docker/container/run/ (read 2026-11)"
 VSOCK = "vsock sockets, which no network namespace confines, are not checked (accept_vsock)"
 # Measured, Docker 20.10, 2026-11: an exec's output that is not read keeps the engine from noticing the container's end.
@@ -42,7 +43,7 @@ def _refuse(spec: SandboxSpec, facts: Facts) -> None:
         raise CapabilityNotSupported("the image declares volumes, which no cap bounds", hint="build it without VOLUME")
     if any("=" in key or len(key + value) > 100_000 for key, value in spec.metadata.items()):
         raise ConfigurationError("a label is too long, or its key has a '='", hint="choose another key or value")
-    check_names([*spec.env, *spec.secrets], "DOCKER_")
+    check_names([*spec.env, *spec.secrets], RESERVED)
 
 
 def _cap(spec: SandboxSpec, facts: Facts, name: str, least: float, default: float) -> float:
