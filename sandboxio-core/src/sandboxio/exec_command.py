@@ -25,6 +25,11 @@ NO_PROCESS = ("resource temporarily unavailable", "read init-p", "errno=11")
 KILLED = 128 + signal.SIGKILL
 POLLS = (0.02, 0.1, 0.3, 0.6)
 """Seconds between looks at a sandbox that may have ended along with a command."""
+OWN_END = 0.2
+"""Seconds in which the program may end by itself after its command, unless a background child holds its streams.
+
+One that is killed at the moment of its own end has two who ask for its exit status, and asyncio warns of that.
+"""
 _LOST = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
 
 
@@ -92,6 +97,8 @@ class ExecCommand:
             pass
         if self._exit is None:
             self._exit = await self._ended()
+            with anyio.move_on_after(OWN_END):
+                await self._process.wait()
             await self.aclose()
         return self._exit
 
