@@ -105,6 +105,28 @@ def test_a_part_of_the_contract_is_clean(followed: Path) -> None:
     assert {part["name"] for part in parts if part["verdict"] != "proven"} == {"vsock"}
 
 
+SHOW_ENVIRONMENT = """
+import anyio, sandboxio
+
+async def main():
+    async with sandboxio.create("mycli://sandboxio-test/python?accept_vsock=1") as sandbox:
+        print("inside:", repr((await sandbox.run("env")).stdout))
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.docker
+@pytest.mark.network
+def test_the_hosts_proxies_do_not_reach_a_sandbox(followed: Path, tmp_path: Path) -> None:
+    """The docker command tells each container of those in its configuration, with their passwords."""
+    (tmp_path / "config.json").write_text('{"proxies": {"default": {"httpProxy": "http://me:canary@proxy.test:1"}}}')
+    script = f"DOCKER_CONFIG={tmp_path} .venv/bin/python -c {shlex.quote(SHOW_ENVIRONMENT)}"
+    inside = next(line for line in bash(script, followed / "my-adapter").splitlines() if line.startswith("inside:"))
+    assert "HOME=/tmp" in inside
+    assert "canary" not in inside
+
+
 ASKED = """
 from acme_sandboxio.backend import DockerCli
 from acme_sandboxio.info import DockerCliConfig

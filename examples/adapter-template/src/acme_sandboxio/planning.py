@@ -58,7 +58,8 @@ def _run(spec: SandboxSpec, caps: dict[str, float], lifetime: int) -> list[str]:
     """Return the arguments of `docker run`; no secret is among them: those go with each command."""
     memory = f"{caps['memory']:.0f}m"
     return [
-        *("run", "--detach", "--rm", "--pull=never", f"--name={spec.create_id}", "--network=none", "--cap-drop=ALL"),
+        # Without its configuration, whose proxies (and their passwords) the docker command would tell each container.
+        *("--config=/nonexistent", "run", "--detach", "--rm", "--pull=never", f"--name={spec.create_id}"),
         *(f"--security-opt={NO_NEW}", "--read-only", "--ipc=none", "--log-driver=none", "--no-healthcheck"),
         # Root starts what ends the sandbox, and no command is root: none can signal it or write to its memory.
         *("--user=0:0", f"--workdir={CWD}", f"--env=HOME={CWD}", "--ulimit=core=0", "--ulimit=nofile=1024:4096"),
@@ -66,7 +67,7 @@ def _run(spec: SandboxSpec, caps: dict[str, float], lifetime: int) -> list[str]:
         # Swap is counted in, else the engine allows as much again.
         *(f"--cpus={caps['cpu']:.9f}", f"--memory={memory}", f"--memory-swap={memory}"),
         *(f"--label={META}{key}={value}" for key, value in spec.metadata.items()),
-        *(f"--label={MANAGED}=true", f"--pids-limit={caps['pids']:.0f}"),
+        *(f"--label={MANAGED}=true", f"--pids-limit={caps['pids']:.0f}", "--network=none", "--cap-drop=ALL"),
         *("--entrypoint=sleep", str(spec.template), str(lifetime)),
     ]
 
