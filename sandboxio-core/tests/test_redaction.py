@@ -1,5 +1,6 @@
 """SEC-01, SEC-03: no known secret leaves core in a message, whatever form it has there."""
 
+import asyncio
 import base64
 import html
 import json
@@ -16,6 +17,7 @@ import sandboxio
 from hypothesis import given
 from hypothesis import strategies as st
 from sandboxio import ConfigurationError, ExecutionError, ProviderError, SandboxError, SandboxGone
+from sandboxio.redacted_output import RedactedStream
 from sandboxio.redaction import MASK, Redactor
 
 from .stub import StubBackend, raising
@@ -28,6 +30,11 @@ GIVEN = {"K": "s3cr3t-value"}
 
 def for_a_page(text: str, case: str) -> str:
     return "".join(f"\\u{ord(sign):04{case}}" if sign in "<>&'" else sign for sign in text)
+
+
+def in_octal(data: bytes) -> str:
+    """As git shows a path, and bash a word (``$'…'``)."""
+    return "".join(chr(byte) if " " <= chr(byte) <= "~" else f"\\{byte:03o}" for byte in data.replace(b"\\", b"\\\\"))
 
 
 FORMS: dict[str, Callable[[str], str]] = {
@@ -70,6 +77,15 @@ FORMS: dict[str, Callable[[str], str]] = {
     "base32, lower": lambda value: base64.b32encode(value.encode()).decode().lower(),
     "upper case": lambda value: value.upper() if len(value) >= 8 else value,
     "shell": shlex.quote,
+    "shell, traced": lambda value: value.replace("'", "'\\''"),
+    "SQL and YAML": lambda value: value.replace("'", "''"),
+    "CSV": lambda value: value.replace('"', '""'),
+    "git and bash": lambda value: in_octal(value.encode()),
+    "Latin-1": lambda value: value.encode().decode("latin-1"),
+    "ASCII": lambda value: value.encode().decode("ascii", "surrogateescape"),
+    "ASCII, escaped": lambda value: value.encode().decode("ascii", "backslashreplace"),
+    "stderr": lambda value: value.encode("ascii", "backslashreplace").decode(),
+    "JSON in base64": lambda value: base64.b64encode(json.dumps(value)[1:-1].encode()).decode(),
 }
 EVERYWHERE = [form for form in FORMS if form != "url, lower"]
 
@@ -230,6 +246,28 @@ def test_a_key_of_several_lines_is_masked_escaped_and_line_by_line() -> None:
         assert "BAQEFA" not in masked
 
 
+@pytest.mark.parametrize("value", ["tok-abcdefgh\n", "\r\n  tok-abcdefgh\t", "\ntok-abcdefgh\n\n"])
+def test_a_secret_from_a_file_is_masked_as_programs_use_it(value: str) -> None:
+    """Without the line break that ends the file."""
+    redactor = Redactor([value])
+    assert redactor.text("the key tok-abcdefgh is wrong") == f"the key {MASK} is wrong"
+    assert MASK in redactor.text(base64.b64encode(b"me:tok-abcdefgh").decode())
+
+
+def test_a_line_of_a_secret_that_is_no_content_shreds_no_text() -> None:
+    text = "name:          x\n----------\n==========\n"
+    assert Redactor(["me: abcdefgh\n          \n----------\nkey: ijklmnop\n==========\n"]).text(text) == text
+
+
+@pytest.mark.parametrize("value", ["tok-\\ud800-abcdef", "tok-&#55296;-abcdef", "tok-\ud800-abcdef"])
+def test_half_a_character_in_a_secret_is_none_of_our_errors(value: str) -> None:
+    redactor = Redactor([value])
+    assert redactor.text(f"a {value} b") == f"a {MASK} b"
+    stream = RedactedStream(redactor)
+    shown = stream.feed(f"a {value} b".encode("utf-8", "surrogatepass")) + stream.finish()
+    assert shown == f"a {MASK} b".encode()
+
+
 @pytest.mark.parametrize("value", ["", "x", "abc"])
 def test_a_value_too_short_to_be_one_shreds_no_text(value: str) -> None:
     assert Redactor([value]).text("an excellent abc text") == "an excellent abc text"
@@ -314,6 +352,66 @@ def test_message_hint_reason_and_notes_are_masked_in_place() -> None:
     masked = Redactor(["s3cr3t-value"]).error(error)
     assert masked is error
     assert "s3cr3t" not in f"{error}{error!r}{error.args}{error.hint}{error.reason}{error.__notes__}"
+
+
+def with_context(error: BaseException) -> BaseException:
+    error.__context__ = NativeError("sent s3cr3t-value")
+    return error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        with_context(KeyboardInterrupt()),
+        with_context(asyncio.CancelledError()),
+        BaseExceptionGroup("both", [KeyboardInterrupt(), NativeError("sent s3cr3t-value")]),
+        BaseExceptionGroup("both", [with_context(KeyboardInterrupt())]),
+        BaseExceptionGroup("sent s3cr3t-value", [KeyboardInterrupt(), ExecutionError("sent s3cr3t-value")]),
+    ],
+    ids=range(5),
+)
+def test_an_interruption_leaves_as_what_it_is_and_shows_no_secret(error: BaseException) -> None:
+    """SEC-01: Python prints what a Ctrl-C came upon, too."""
+    redactor = Redactor(GIVEN.values())
+    with pytest.raises(type(error)) as caught, redactor.border():
+        raise error
+    assert "s3cr3t" not in "".join(traceback.format_exception(caught.value))
+    assert caught.value is error or isinstance(error, BaseExceptionGroup)
+
+
+class Halfway(SandboxError):
+    def __init__(self, text: str) -> None:  # pyright: ignore[reportMissingSuperCall]
+        """As an adapter may write it."""
+
+
+@pytest.mark.parametrize("notes", [("n s3cr3t-value",), "n s3cr3t-value", [Unprintable()], [b"s3cr3t-value"], 7])
+def test_an_error_that_others_filled_strangely_is_masked_all_the_same(notes: object) -> None:
+    redactor = Redactor(GIVEN.values())
+    for error in (ExecutionError("m s3cr3t-value"), Halfway("m s3cr3t-value")):
+        error.__notes__ = notes  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]
+        with pytest.raises(type(error)) as caught, redactor.border():
+            raise error
+        assert "s3cr3t" not in "".join(traceback.format_exception(caught.value)) + repr(caught.value)
+
+
+def test_who_can_not_say_the_secrets_any_more_hides_none_of_those_before() -> None:
+    answers: list[object] = [["s3cr3t-value"], RuntimeError("closed, s3cr3t-value"), [None], None]
+
+    def ask() -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    redactor = Redactor(["an0ther-one"])
+    redactor.ask(ask)
+    for _ in range(4):
+        assert redactor.text("s3cr3t-value, an0ther-one") == f"{MASK}, {MASK}"
+    assert answers == []
+
+
+def test_what_can_not_be_shown_is_no_error() -> None:
+    assert Redactor(["s3cr3t-value"]).plain({"k": [Unprintable()]}) == {"k": ["(its text can't be shown)"]}
 
 
 @pytest.mark.anyio

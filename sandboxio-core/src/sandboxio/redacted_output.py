@@ -5,6 +5,7 @@ from collections import deque
 from sandboxio.port import Chunk, Exit, Killed, ProcessDriver, StreamName
 from sandboxio.redaction import MASK, Redactor
 from sandboxio.secret_cuts import CUT
+from sandboxio.secret_forms import bytes_of
 from sandboxio.secret_places import unfinished, whole
 
 
@@ -16,7 +17,7 @@ class RedactedStream:
 
     def __init__(self, redactor: Redactor) -> None:
         # Latin-1 is one character for each byte: what is printed may be no UTF-8, or be cut inside of a character.
-        self._forms = [form.encode("utf-8", "surrogateescape").decode("latin-1") for form in redactor.forms]
+        self._forms = [bytes_of(form).decode("latin-1") for form in redactor.forms]
         self._held = ""
         self._masked = 0  # characters of what is held that belong to a mask that was put out already
 

@@ -4,9 +4,10 @@ import re
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from operator import is_
 from types import FunctionType, MethodType, ModuleType, TracebackType
-from typing import NoReturn
+from typing import NoReturn, cast
 
 from sandboxio.errors import ProviderError, SandboxError
 from sandboxio.escaping import WIDEST, layers
@@ -41,7 +42,9 @@ class Redactor:
 
     def learn(self, secrets: Iterable[str]) -> None:
         """Mask these, too."""
-        new = {value for value in secrets if len(value) >= SHORTEST} - self._values
+        # What was read from a file ends with a line break, which whoever uses it takes off.
+        texts = (text for value in secrets for text in (value, value.strip()))
+        new = {text for text in texts if len(text) >= SHORTEST} - self._values
         if new:
             self._values |= new
             forms = {form for value in new for form in forms_of(value) if len(form) >= SHORTEST}
@@ -57,7 +60,8 @@ class Redactor:
     def forms(self) -> Forms:
         """Every form of every secret that is known at this moment."""
         for source in self._sources:
-            self.learn(source())
+            with suppress(Exception):  # a provider's own code: what it said before is masked all the same
+                self.learn(source())
         return self._forms
 
     def text(self, text: str) -> str:
@@ -92,7 +96,7 @@ class Redactor:
         if isinstance(value, (list, tuple, set, frozenset)):
             masked = (self.plain(item) for item in value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
             return tuple(masked) if isinstance(value, tuple) else list(masked)
-        return value if value is None or isinstance(value, (bool, int, float)) else self.text(str(value))
+        return value if value is None or isinstance(value, (bool, int, float)) else self.text(safe_str(value))
 
     def holds_secret(self, text: str) -> bool:
         """Whether a secret stands in ``text``, in any form."""
@@ -106,6 +110,23 @@ class Redactor:
     def border(self) -> AbstractContextManager[None]:
         """Around a public call: no error that leaves it, nor what it is chained to, holds a secret."""
         return _Border(self)
+
+    def leaving(self, error: BaseException) -> BaseException:
+        """Return an error as it may leave: ours masked in place, another's as `cause` says, an interruption as it is.
+
+        What an interruption came upon is masked, and what a group holds beside it: Python prints both.
+        """
+        if isinstance(error, SandboxError):
+            return self.error(error)
+        if isinstance(error, Exception):
+            return self.cause(error)
+        self._chain(error, {id(error): error})
+        if not isinstance(error, BaseExceptionGroup):
+            return error
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        text, kept = self.text(group.message), tuple(map(self.leaving, group.exceptions))
+        is_clean = text == group.message and all(map(is_, kept, group.exceptions))
+        return group if is_clean else BaseExceptionGroup(text, kept)
 
     def error(self, error: SandboxError) -> SandboxError:
         """Mask the secrets in an error's texts and notes, in place, and in what it is chained to."""
@@ -129,9 +150,15 @@ class Redactor:
                 isinstance(value, str) and name != "why"
             ):  # a message, hint or reason; what a command printed is bytes, and its caller's
                 setattr(error, name, self.text(value))
-        error.args = (error.message,)
-        notes: list[str] = getattr(error, "__notes__", [])
-        notes[:] = [self.text(str(note)) for note in notes]
+        error.args = (error.message,) if "message" in vars(error) else tuple(map(self.plain, error.args))
+        self._chain(error, seen)
+
+    def _chain(self, error: BaseException, seen: dict[int, BaseException]) -> None:
+        """Mask an error's notes and what it is chained to, in place."""
+        notes: object = getattr(error, "__notes__", [])
+        told = cast("Iterable[object]", notes) if isinstance(notes, (list, tuple)) else [notes]
+        if told:
+            error.__notes__ = [self.text(safe_str(note)) for note in told]
         shown = error.__suppress_context__
         error.__context__ = self._link(error.__context__, seen)
         error.__cause__ = self._link(error.__cause__, seen)
@@ -167,9 +194,7 @@ class _Border:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(error, SandboxError):
-            self._redactor.error(error)
-        elif isinstance(error, Exception) and (masked := self._redactor.cause(error)) is not error:
+        if error is not None and (masked := self._redactor.leaving(error)) is not error:
             raise_from(masked, None)
 
 

@@ -10,7 +10,7 @@ CUT = 8
 _UNMARKED = 12
 """The same where a text only begins: nothing tells of a cut there, and a label or a host's name is no fragment."""
 _WORDS = ("…", "...", "truncated", "TRUNCATED", "omitted", "snip")
-_MARK = re.compile(r"…|\.{3,}|truncated|TRUNCATED|omitted|snip(?:ped)?")
+_MARK = re.compile(r"…+|\.{3,}|truncated|TRUNCATED|omitted|snip(?:ped)?")
 """What programs write where they cut a text; the words tell quickly that there is none."""
 _BEFORE = re.compile(r"""['"]?\s?[\[(<]?(?:[0-9]{1,9} \w{1,12} )?\Z""")
 _AFTER = re.compile(r"""[\])>]?\s?['"]?""")

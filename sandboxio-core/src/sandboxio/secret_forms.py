@@ -21,17 +21,26 @@ _WIDTHS = (76, 64)
 
 
 def forms_of(value: str) -> Iterator[str]:
-    """Yield ``value`` as it is, in other cases, base64, base32, hex, URL-quoted, escaped, and its lines."""
-    data = value.encode("utf-8", "surrogateescape")
+    """Yield ``value`` as it is, in other cases, base64, base32, hex, URL-quoted, escaped, misread, and its lines."""
+    data = bytes_of(value)
     yield from _escaped(value)
+    yield from _misread(value, data)
     for digits in (data.hex(), data.hex(" "), data.hex(":")):
         yield from (digits, digits.upper())
     yield from _encoded(value, data)
-    lines = [line for line in value.splitlines() if len(line) >= WORD]
-    if len(lines) > 1:  # tracebacks and quotes indent each line
-        yield from lines
+    # Tracebacks and quotes indent each line; a line of blanks or dashes says nothing, and stands in every table.
+    lines = (line.strip() for line in value.splitlines())
+    yield from (line for line in lines if len(line) >= WORD and len(set(line)) > 1)
     if len(value) >= WORD:  # header names and host names are lower-cased, names of variables upper-cased
         yield from (value.lower(), value.upper())
+
+
+def bytes_of(text: str) -> bytes:
+    """Return the bytes of a text; what `os.fsdecode` made comes back as it was, half a character as its own code."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
 
 
 def _escaped(value: str) -> Iterator[str]:
@@ -40,7 +49,9 @@ def _escaped(value: str) -> Iterator[str]:
         quoted = quote(value, safe=safe, errors="replace")
         yield from (quoted, _lower_percent(quoted), quoted.replace("%20", "+"), quote(quoted, safe=safe))
     yield from (shlex.quote(value), re.escape(value), repr(value)[1:-1], ascii(value)[1:-1])
-    yield repr(value.encode("utf-8", "surrogateescape"))[2:-1]
+    yield repr(bytes_of(value))[2:-1]
+    # A quote inside of quotes: in what `sh -x` shows, in SQL, YAML and PowerShell, in CSV.
+    yield from (value.replace("'", "'\\''"), value.replace("'", "''"), value.replace('"', '""'))
     once, plain = json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]
     yield from (once, plain, once.replace("/", "\\/"))
     yield from (json.dumps(once)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1])
@@ -50,13 +61,27 @@ def _escaped(value: str) -> Iterator[str]:
     yield from (page, short, short.replace("&quot;", "&#34;"), html.escape(value, quote=False))
 
 
+def _misread(value: str, data: bytes) -> Iterator[str]:
+    """Yield what is shown where not UTF-8 is expected: HTTP headers, programs under ``LANG=C``, git and bash."""
+    yield from (
+        data.decode("latin-1"),
+        data.decode("ascii", "surrogateescape"),
+        data.decode("ascii", "backslashreplace"),
+    )
+    yield value.encode("ascii", "backslashreplace").decode()
+    shown = data.replace(b"\\", b"\\\\").decode("latin-1")
+    yield "".join(sign if " " <= sign <= "~" else f"\\{ord(sign):03o}" for sign in shown)
+
+
 def _lower_percent(quoted: str) -> str:
     return re.sub("%[0-9A-F]{2}", lambda match: match.group().lower(), quoted)
 
 
 def _encoded(value: str, data: bytes) -> Iterator[str]:
+    # What stands in JSON stands escaped in what is made of that, the payload of a JWT for one.
     # What was made for Windows is UTF-16 below its base64, PowerShell's commands for one.
-    texts = (data, value.encode("utf-16-le", "surrogatepass"), value.encode("utf-16-be", "surrogatepass"))
+    texts = {data, *(value.encode(name, "surrogatepass") for name in ("utf-16-le", "utf-16-be"))}
+    texts |= {bytes_of(json.dumps(value, ensure_ascii=plain)[1:-1]) for plain in (True, False)}
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         text = encode(data).decode()
         yield text.rstrip("=")
