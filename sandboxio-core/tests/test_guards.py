@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 import anyio
+import anyio.to_thread
 import pytest
 import sandboxio
 from sandboxio import (
@@ -309,6 +310,24 @@ async def test_a_guard_runs_in_a_thread_and_cancellation_passes(sbx_fake: FakeBa
         await sandboxio.create("fake://")
     assert scope.cancelled_caught
     assert threads != [threading.current_thread().name]
+
+
+async def test_guards_that_hang_keep_few_threads_and_none_of_the_programs(
+    sbx_fake: FakeBackend, add: Add, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = threading.Event()
+    monkeypatch.setenv("SBX_GUARD_TIMEOUT", "0.1")
+    monkeypatch.setattr("sandboxio.guards._questions", threading.Semaphore(2))
+    guard = add(lambda _: release.wait(30))
+    try:
+        for _ in range(5):
+            with pytest.raises(BlockedByGuard):
+                await sandboxio.create("fake://")
+        assert len(guard.asked) == 2
+        assert anyio.to_thread.current_default_thread_limiter().borrowed_tokens == 0
+    finally:
+        release.set()
+    assert sbx_fake.sandboxes == []
 
 
 async def test_it_can_not_change_what_it_sees(sbx_fake: FakeBackend, add: Add) -> None:

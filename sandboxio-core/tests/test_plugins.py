@@ -274,6 +274,34 @@ async def test_an_import_that_hangs_holds_up_no_call_for_ever(monkeypatch: pytes
         release.set()
 
 
+async def test_an_import_that_hangs_keeps_one_thread_and_none_of_the_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PLG-01: however often it is tried; once it ends the adapter can be used."""
+    release = threading.Event()
+
+    class Hanging:
+        @hookimpl
+        def sandboxio_backend_info(self) -> object:
+            release.wait(30)
+            return StubBackend(name).info
+
+    name = f"hangingonce{id(release)}"
+    register_plugin(name, Hanging())
+    monkeypatch.setattr("sandboxio.plugins.LOAD_BOUND", 0.1)
+    monkeypatch.setattr("sandboxio.request.LOOK_BOUND", 0.05)
+    try:
+        for _ in range(6):
+            with pytest.raises(BackendUnavailable, match="not loaded within"):
+                await sandboxio.backend_info(f"{name}://")
+        assert anyio.to_thread.current_default_thread_limiter().borrowed_tokens == 0
+        monkeypatch.setattr("sandboxio.request.LOOK_BOUND", 20)
+        with pytest.raises(BackendUnavailable, match="is still being loaded"):
+            await sandboxio.backend_info(f"{name}://")
+    finally:
+        release.set()
+    monkeypatch.setattr("sandboxio.plugins.LOAD_BOUND", 20)
+    assert (await sandboxio.backend_info(f"{name}://")).name == name
+
+
 async def test_an_adapter_is_loaded_once(stub: StubBackend) -> None:
     loaded = await anyio.to_thread.run_sync(plugins.load, stub.info.name)
     assert plugins.load(stub.info.name) is loaded

@@ -32,7 +32,6 @@ from sandboxio.request import (
     Unsaid,
     calls_to,
     check_id,
-    in_thread,
     in_time,
     prepare,
     read_target,
@@ -42,6 +41,7 @@ from sandboxio.sandbox import Sandbox
 from sandboxio.spec import MAX_TIMEOUT, check_metadata, refuse_credential
 from sandboxio.target import BackendConfig
 from sandboxio.teardown import check_grace
+from sandboxio.threads import in_thread
 
 _logger = logging.getLogger("sandboxio")
 

@@ -6,11 +6,11 @@ blocks, or asks for an approval. An exception, a wrong answer and no answer in t
 """
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
 import anyio
-import anyio.to_thread
 from pydantic import SecretStr
 
 from sandboxio import extensions
@@ -23,10 +23,13 @@ from sandboxio.port import Command
 from sandboxio.redaction import MASK, Redactor, raise_from, safe_str
 from sandboxio.spec import SandboxSpec
 from sandboxio.teardown import is_cancellation
+from sandboxio.threads import in_thread
 
 DEFAULT_BOUND = 5.0
 MAX_BOUND = 60.0
 CREATE, EXEC = "sandboxio_review_create", "sandboxio_review_exec"
+_questions = threading.Semaphore(40)
+"""How many are asked at once, on all loops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ async def _review(hook: str, redactor: Redactor, **arguments: object) -> None:
     if extensions.is_empty():
         return
     bound = guard_bound()
-    guards = await anyio.to_thread.run_sync(extensions.loaded, hook, abandon_on_cancel=True)
+    guards = await in_thread(extensions.loaded, hook)
     verdicts = [(guard, await _ask(guard, hook, arguments, bound)) for guard in guards]
     for guard, verdict in verdicts:
         if isinstance(verdict, Block):
@@ -112,15 +115,21 @@ async def _review(hook: str, redactor: Redactor, **arguments: object) -> None:
 
 async def _ask(guard: Extension, hook: str, arguments: dict[str, object], bound: float) -> Verdict:
     with anyio.move_on_after(bound):
-        return await anyio.to_thread.run_sync(_answer, guard, hook, arguments, abandon_on_cancel=True)
+        return await in_thread(_answer, guard, hook, arguments, bound)
     return Block(f"it gave no answer within {bound:g} s")
 
 
-def _answer(guard: Extension, hook: str, arguments: dict[str, object]) -> Verdict:
+def _answer(guard: Extension, hook: str, arguments: dict[str, object], bound: float) -> Verdict:
+    # Nobody can end a thread: guards that hang keep so many, and not one more with every question.
+    questions = _questions
+    if not questions.acquire(timeout=bound):
+        return Block("too many earlier questions were not answered")
     try:
         verdict = guard.call(hook, **arguments)
     except BaseException as error:  # noqa: BLE001 - whatever a guard raises, it did not allow it; it may call sys.exit()
         return Block(f"it failed: {type(error).__name__}: {safe_str(error)}")
+    finally:
+        questions.release()
     if not isinstance(verdict, (Allow, Block, NeedsApproval)):
         return Block(f"it answered {type(verdict).__name__}, which is no Allow, Block or NeedsApproval")
     return verdict

@@ -13,7 +13,7 @@ import importlib_metadata
 import pluggy
 
 from sandboxio import __version__, hookspecs
-from sandboxio.errors import BackendNotFound, BackendNotInstalled, ConfigurationError, SandboxError
+from sandboxio.errors import BackendNotFound, BackendNotInstalled, BackendUnavailable, ConfigurationError, SandboxError
 from sandboxio.port import PORT, Backend, BackendInfo
 from sandboxio.redaction import Redactor, raise_from, safe_str, shown_name
 from sandboxio.target import BackendConfig
@@ -23,6 +23,9 @@ OURS = ("bubblewrap", "daytona", "docker", "e2b", "modal", "vercel")
 """Backends whose adapters this project ships or will ship."""
 WRITTEN = ("docker",)
 """Those whose adapters exist."""
+
+LOAD_BOUND = 60.0
+"""Seconds that a call waits for another one that loads the same adapter."""
 
 _loaded: dict[str, "Adapter"] = {}
 _registered: dict[str, str] = {}
@@ -122,15 +125,23 @@ def load(name: str) -> Adapter:
     :raises BackendNotInstalled: the backend is one of ours and its distribution is missing.
     :raises BackendNotFound: nobody offers the name.
     :raises ConfigurationError: two distributions offer it, or the adapter is broken.
+    :raises BackendUnavailable: an earlier call has been loading it for `LOAD_BOUND` seconds.
     """
     with _lock:
         loading = _loading.setdefault(name, threading.Lock())
-    # One lock per name: an adapter whose import hangs holds up nobody else.
-    with loading:
+    # One lock per name: an adapter whose import hangs holds up nobody else, and keeps one thread, not one for every try.
+    if not loading.acquire(timeout=LOAD_BOUND):
+        raise BackendUnavailable(
+            f"the backend {shown_name(name)} is still being loaded by an earlier call",
+            hint="see what it waits for: importing its module, or a file or network that the import needs",
+        )
+    try:
         adapter = _loaded.get(name)
         if adapter is None:
             adapter = _loaded[name] = _load(name)
         return adapter
+    finally:
+        loading.release()
 
 
 def _entry_points(name: str | None = None) -> list[importlib_metadata.EntryPoint]:

@@ -3,12 +3,11 @@
 import logging
 import os
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar, TypeVarTuple, Unpack
+from typing import TypeVar
 
 import anyio
-import anyio.to_thread
 from pydantic import SecretStr
 
 from sandboxio import extensions, plugins
@@ -33,9 +32,9 @@ from sandboxio.spec import (
     new_create_id,
 )
 from sandboxio.target import BackendConfig, Target, parse_target, resolve_config
+from sandboxio.threads import in_thread
 
 T = TypeVar("T")
-Ts = TypeVarTuple("Ts")
 
 DEFAULT_TARGET = "docker://"
 
@@ -139,11 +138,6 @@ async def _connected(adapter: plugins.Adapter, config: BackendConfig, redactor: 
     if isinstance(backend, HoldsSecrets):
         redactor.ask(backend.secret_values)
     return PortCalls(backend, redactor)
-
-
-async def in_thread(function: Callable[[Unpack[Ts]], T], *arguments: *Ts) -> T:
-    """Run an adapter's synchronous code; left alone on cancellation, since an import that hangs holds up nobody."""
-    return await anyio.to_thread.run_sync(function, *arguments, abandon_on_cancel=True)
 
 
 async def in_time(loading: Awaitable[T]) -> T:
