@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import sandboxio
@@ -19,7 +20,7 @@ import trio
 from sandboxio import ConfigurationError, ExecutionTimeout, PathNotFound, ProviderError, SandboxGone
 from sandboxio.api import connect, create
 from sandboxio.files import FileReader, Files, FileWriter
-from sandboxio.loop_thread import LoopThread, Submitted
+from sandboxio.loop_thread import Hold, LoopThread, SharedThread, Submitted
 from sandboxio.port import Chunk, Exit
 from sandboxio.process import Process
 from sandboxio.sandbox import Sandbox
@@ -365,6 +366,69 @@ def test_files_and_commands_keep_their_sandbox(sbx_fake: FakeBackend) -> None:
     assert ["was never killed" in str(one.message) for one in warned] == [True, True]
     for left in sbx_fake.alive:
         left.end("lifetime")
+
+
+OPENED: dict[str, Callable[[Any], Any]] = {
+    "stream": lambda sandbox: sandbox.stream(["sleep", "9"]),
+    "open_read": lambda sandbox: sandbox.files.open_read("/a"),
+    "open_write": lambda sandbox: sandbox.files.open_write("/a"),
+}
+
+
+@pytest.mark.parametrize("opened", OPENED)
+@pytest.mark.parametrize("error", [None, ValueError("the block's own")])
+def test_a_kill_in_a_block_leaves_it_as_it_does_in_asynchronous_code(
+    opened: str, error: Exception | None, sbx_fake: FakeBackend
+) -> None:
+    """Also where the loop ends with that sandbox: what was opened is closed in it."""
+
+    async def asynchronous() -> None:
+        async with sandboxio.create("fake://") as sandbox:
+            await sandbox.files.write("/a", b"x" * 100)
+            async with OPENED[opened](sandbox):
+                await sandbox.kill()
+                if error is not None:
+                    raise error
+
+    def synchronous() -> None:
+        with create_sync("fake://") as sandbox:
+            sandbox.files.write("/a", b"x" * 100)
+            with OPENED[opened](sandbox):
+                sandbox.kill()
+                if error is not None:
+                    raise error
+
+    assert outcome(synchronous) == outcome(lambda: asyncio.run(asynchronous()))
+    assert sbx_fake.alive == []
+
+
+def test_a_signals_handler_kills_while_another_sandbox_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs in the thread that it interrupts, and would wait for that for ever."""
+    shared = SharedThread("sandboxio-sync")
+    holds = [shared.hold(), shared.hold()]
+
+    class Interrupted(Hold):
+        def __init__(self, owner: SharedThread, thread: LoopThread) -> None:
+            holds[0].release()  # in the middle of `hold`
+            holds[0].release()
+            super().__init__(owner, thread)
+
+    monkeypatch.setattr("sandboxio.loop_thread.Hold", Interrupted)
+    beginning = threading.Thread(target=lambda: holds.append(shared.hold()), daemon=True)
+    beginning.start()
+    beginning.join(10)
+    assert len(holds) == 3
+    holds[1].release()
+    assert len(sync_threads()) == 1, "the last one holds it"
+    holds[2].release()
+
+
+def outcome(act: Callable[[], None]) -> object:
+    try:
+        act()
+    except (SandboxGone, ValueError) as error:
+        return type(error)
+    return None
 
 
 def test_kills_from_many_threads_leave_one_record(target: str) -> None:

@@ -63,7 +63,7 @@ class LoopThread:
         """End the loop, cancelling what still runs in it; the thread ends with it."""
         if self._pid != os.getpid() or not self._thread.is_alive():
             return
-        self._loop.call_soon_threadsafe(self._stopping.set)
+        self.call_soon(self._stopping.set)
         if not self.is_here:
             self._thread.join(STOP_BOUND)
 
@@ -145,7 +145,7 @@ class SharedThread:
         os.register_at_fork(after_in_child=self._reset)
 
     def _reset(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler may kill a sandbox in the middle of this
         self._thread: LoopThread | None = None
         self._users = 0
 
@@ -157,10 +157,12 @@ class SharedThread:
             self._users += 1
             return Hold(self, self._thread)
 
-    def release(self, thread: LoopThread) -> None:
-        """Give up one hold; what a parent process held is no longer counted."""
+    def release(self, hold: "Hold") -> None:
+        """Give up one hold, once; what a parent process held is no longer counted."""
         with self._lock:
-            if thread is not self._thread:
+            thread, was_released = hold.thread, hold.released
+            hold.released = True
+            if was_released or thread is not self._thread:
                 return
             self._users -= 1
             if self._users:
@@ -182,9 +184,7 @@ class Hold:
 
     def release(self) -> None:
         """Give it up; repeating it does nothing."""
-        if not self.released:
-            self.released = True
-            self._shared.release(self.thread)
+        self._shared.release(self)
 
     def release_soon(self) -> None:
         """Give it up from a finalizer: that may run in the middle of `SharedThread.hold`, so it takes no lock."""

@@ -123,10 +123,11 @@ def _had(form: str, pending: Pending, undo: Callable[[SyncSandbox], None]) -> Sy
 
 def _end_all() -> None:
     """Kill what is alive and was not given up, all at once; the adapter's own means end what does not end in time."""
+    alive = [sandbox for ref in _alive.keyrefs() if (sandbox := ref())]  # at once: others may still make some
     ending = [
         hold.thread.submit(partial(sandbox.__aexit__, None, None, None)).ended
-        for sandbox, hold in list(_alive.items())
-        if not hold.released
+        for sandbox in alive
+        if (hold := _alive.get(sandbox)) and not hold.released
     ]
     wait(ending, timeout=2 * teardown_grace())
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sandboxio.downloading import DEFAULT_MAX_BYTES
 from sandboxio.files import DEFAULT_MAX_READ, FileReader, Files, FileWriter
+from sandboxio.loop_thread import Hold
 from sandboxio.port import FileInfo
 from sandboxio.sync.waiting import Waiter
 
@@ -117,6 +118,7 @@ class _Opened(Generic[T, S]):
         self._form = form
         self._opened = opened
         self._wrap = wrap
+        self._hold: Hold | None = None
 
     def __enter__(self) -> S:
         entered: list[T] = []
@@ -124,11 +126,15 @@ class _Opened(Generic[T, S]):
         async def enter() -> None:
             entered.append(await self._opened.__aenter__())
 
+        hold = self._waiter.hold_for(self)
         try:
             self._waiter.call(self._form, enter)
+            self._hold = hold
         except BaseException as error:
             if entered:  # a Ctrl-C came between the opening and its return
+                self._hold = hold
                 self.__exit__(type(error), error, error.__traceback__)
+            hold.release()
             raise
         return self._wrap(self._waiter, entered[0])
 
@@ -138,4 +144,9 @@ class _Opened(Generic[T, S]):
         async def leave() -> bool | None:
             return await self._opened.__aexit__(kind, error, trace)
 
-        return self._waiter.call(self._form, leave)
+        hold, self._hold = self._hold, None
+        try:
+            return self._waiter.call(self._form, leave, hold)
+        finally:
+            if hold is not None:
+                hold.release()

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from sandboxio.loop_thread import Hold
 from sandboxio.process import OutputChunk, Process
 from sandboxio.sync.waiting import Waiter
 
@@ -16,6 +17,7 @@ class SyncProcess:
     def __init__(self, waiter: Waiter, process: Process) -> None:
         self._waiter = waiter
         self._process = process
+        self._hold: Hold | None = None
 
     @property
     def returncode(self) -> int | None:
@@ -34,11 +36,15 @@ class SyncProcess:
         async def enter() -> None:
             entered.append(await self._process.__aenter__())
 
+        hold = self._waiter.hold_for(self)
         try:
             self._waiter.call("async with sandbox.stream(…)", enter)
+            self._hold = hold
         except BaseException as error:
             if entered:  # a Ctrl-C came between the start and its return
+                self._hold = hold
                 self.__exit__(type(error), error, error.__traceback__)
+            hold.release()
             raise
         return self
 
@@ -46,7 +52,12 @@ class SyncProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
     ) -> None:
         """End the whole process tree if the command has not ended."""
-        self._waiter.call("async with sandbox.stream(…)", lambda: self._process.__aexit__(kind, error, trace))
+        hold, self._hold = self._hold, None
+        try:
+            self._waiter.call("async with sandbox.stream(…)", lambda: self._process.__aexit__(kind, error, trace), hold)
+        finally:
+            if hold is not None:
+                hold.release()
 
     def __iter__(self) -> Iterator[OutputChunk]:
         """Iterate over the output as it comes."""

@@ -31,18 +31,26 @@ class Waiter:
         # Also where nobody kills it: the thread must not stay for a sandbox that is forgotten.
         weakref.finalize(self, hold.release_soon).atexit = False
 
-    def call(self, form: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    def hold_for(self, context: object) -> Hold:
+        """Return a hold of a context's own: where the sandbox is killed in its block, it has to be left in the loop, too."""
+        hold = shared.hold()
+        weakref.finalize(context, hold.release_soon).atexit = False
+        return hold
+
+    def call(self, form: str, work: Callable[[], Coroutine[Any, Any, T]], hold: Hold | None = None) -> T:
         """Run ``work`` in the loop and return what it returns, or raise what it raises.
 
         Ctrl-C, or what another signal's handler raises, cancels it there, waits for it to clean up (it ends the command's process tree), and is raised then.
 
         :param form: the asynchronous form, for the error.
+        :param hold: a context's own.
         :raises ConfigurationError: this thread runs an event loop itself, which would stand still meanwhile.
         """
         refuse_in_loop(form)
-        if self.hold.released:
+        hold = hold or self.hold
+        if hold.released:
             raise SandboxGone("the sandbox is gone (killed)", reason="killed")
-        submitted = self.hold.thread.submit(work)
+        submitted = hold.thread.submit(work)
         try:
             wait([submitted.ended])
         except BaseException:  # Ctrl-C, or whatever another signal's handler raises
