@@ -70,6 +70,14 @@ def asking(ask: Callable[[], Awaitable[object]]) -> Callable[[object], object]:
 allow, block = saying(Allow()), saying(Block("no"))
 
 
+async def disapprove() -> bool:
+    return False
+
+
+async def approve_badly() -> bool:
+    raise OSError("the desk is closed")
+
+
 @pytest.fixture
 def add() -> Iterator[Add]:
     names: list[str] = []
@@ -210,6 +218,23 @@ async def test_an_approval_that_fails_blocks(sbx_fake: FakeBackend, add: Add) ->
     with pytest.raises(BlockedByGuard, match="the desk is closed") as caught:
         await sandboxio.create("fake://")
     assert isinstance(caught.value.__cause__, OSError)
+
+
+class Unprintable:
+    def __str__(self) -> str:
+        raise ValueError(SECRET)
+
+
+@pytest.mark.parametrize("ask", [disapprove, approve_badly])
+async def test_a_reason_that_can_not_be_shown_blocks(
+    ask: Callable[[], Awaitable[bool]], sbx_fake: FakeBackend, add: Add
+) -> None:
+    for verdict in (NeedsApproval(Unprintable(), ask), Block(Unprintable())):  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        add(saying(verdict))
+        with pytest.raises(BlockedByGuard, match="its text can't be shown"):
+            await sandboxio.create("fake://")
+        extensions.unregister("g")
+    assert sbx_fake.sandboxes == []
 
 
 async def kept_cancellation() -> BaseException:

@@ -364,11 +364,13 @@ def with_context(error: BaseException) -> BaseException:
     [
         with_context(KeyboardInterrupt()),
         with_context(asyncio.CancelledError()),
+        KeyboardInterrupt("sent s3cr3t-value"),
+        SystemExit("sent s3cr3t-value"),
         BaseExceptionGroup("both", [KeyboardInterrupt(), NativeError("sent s3cr3t-value")]),
         BaseExceptionGroup("both", [with_context(KeyboardInterrupt())]),
         BaseExceptionGroup("sent s3cr3t-value", [KeyboardInterrupt(), ExecutionError("sent s3cr3t-value")]),
     ],
-    ids=range(5),
+    ids=range(7),
 )
 def test_an_interruption_leaves_as_what_it_is_and_shows_no_secret(error: BaseException) -> None:
     """SEC-01: Python prints what a Ctrl-C came upon, too."""
@@ -376,6 +378,7 @@ def test_an_interruption_leaves_as_what_it_is_and_shows_no_secret(error: BaseExc
     with pytest.raises(type(error)) as caught, redactor.border():
         raise error
     assert "s3cr3t" not in "".join(traceback.format_exception(caught.value))
+    assert "s3cr3t" not in f"{caught.value!r}{getattr(caught.value, 'code', None)}"
     assert caught.value is error or isinstance(error, BaseExceptionGroup)
 
 

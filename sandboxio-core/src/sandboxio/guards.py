@@ -141,10 +141,10 @@ async def _await_approval(guard: Extension, verdict: NeedsApproval, redactor: Re
     except (Exception, asyncio.CancelledError, anyio.get_cancelled_exc_class()) as error:
         if is_cancellation(error):
             raise
-        blocked = _blocked(guard, redactor, f"{verdict.reason}: asking failed: {safe_str(error)}")
+        blocked = _blocked(guard, redactor, f"{safe_str(verdict.reason)}: asking failed: {safe_str(error)}")
         raise_from(blocked, redactor.cause(error))
     if approved is not True:
-        raise _blocked(guard, redactor, f"{verdict.reason}: it was not approved")
+        raise _blocked(guard, redactor, f"{safe_str(verdict.reason)}: it was not approved")
 
 
 def _blocked(guard: Extension, redactor: Redactor, reason: str) -> BlockedByGuard:

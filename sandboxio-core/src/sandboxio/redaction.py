@@ -122,7 +122,7 @@ class Redactor:
             return self.cause(error)
         self._chain(error, {id(error): error})
         if not isinstance(error, BaseExceptionGroup):
-            return error
+            return self._own_texts(error)
         group = cast("BaseExceptionGroup[BaseException]", error)
         text, kept = self.text(group.message), tuple(map(self.leaving, group.exceptions))
         is_clean = text == group.message and all(map(is_, kept, group.exceptions))
@@ -143,6 +143,14 @@ class Redactor:
         except Exception:  # noqa: BLE001 - what can't be looked through may hold a secret
             held = True
         return ProviderError(f"{type(error).__name__}: {self.text(safe_str(error))}") if held else error
+
+    def _own_texts(self, error: BaseException) -> BaseException:
+        texts = tuple(self.text(text) if isinstance(text, str) else text for text in error.args)
+        if texts != error.args:
+            error.args = texts
+        if isinstance(error, SystemExit) and isinstance(error.code, str):  # Python prints it at the program's end
+            error.code = self.text(error.code)
+        return error
 
     def _clean(self, error: SandboxError, seen: dict[int, BaseException]) -> None:
         for name, value in vars(error).items():
