@@ -68,8 +68,14 @@ class DockerGround(Ground):
         return self._inspected(sandbox_id) is not None
 
     def lose(self, sandbox_id: str) -> None:
-        """Remove the container."""
-        self._engine().remove_container(sandbox_id, force=True, v=True)
+        """Remove the container; one that is gone or on its way is lost already."""
+        from docker.errors import APIError
+
+        try:
+            self._engine().remove_container(sandbox_id, force=True, v=True)
+        except APIError as error:
+            if error.status_code not in (404, 409):
+                raise
 
     def inspect(self, sandbox_id: str) -> Mapping[str, object]:
         """Return the host configuration, the labels as ``Labels`` and the network mode, as the engine holds them."""
