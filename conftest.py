@@ -21,6 +21,7 @@ ON_THIS_MACHINES_NETWORK = (
     "/network/test_host_canary.py",
     "/network/test_reference.py",
     "/network/test_reference_leftovers.py",
+    "/liars/test_on_docker.py",
     "/test_docker_contract.py",
     "/test_adapter_template.py",
 )

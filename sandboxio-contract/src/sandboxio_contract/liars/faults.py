@@ -152,10 +152,10 @@ def as_it_is(_: Redactor, error: BaseException) -> BaseException:
 
 def noted(redactor: Redactor, error: SandboxError, seen: Any) -> None:
     """Mask everything of an error but its notes."""
-    notes: list[str] = getattr(error, "__notes__", [])
-    kept = list(notes)
+    kept: list[str] = list(getattr(error, "__notes__", []))
     _clean(redactor, error, seen)
-    notes[:] = kept
+    if kept:
+        error.__notes__ = kept
 
 
 def shown(one: sandbox.Sandbox) -> str:
