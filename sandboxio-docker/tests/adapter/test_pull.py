@@ -147,6 +147,7 @@ async def nothing_is_left(pulled: Pulled) -> None:
 
     While the registry is silent the engine (20.10) keeps the connection of a cancelled pull.
     """
+    await anyio.sleep(1)  # or the rest could come before a busy engine has seen that nobody waits for it
     pulled.relay.let.set()
     assert await anyio.to_thread.run_sync(pulled.relay.ended.wait, 10)
     assert not pulled.present()
