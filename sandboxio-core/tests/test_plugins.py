@@ -225,18 +225,27 @@ async def test_a_backend_that_cannot_be_made_is_an_error_of_ours_without_secrets
     assert caught.value.__context__ is caught.value.__cause__
 
 
-async def test_an_import_that_hangs_is_a_create_timeout_and_holds_up_nobody_else(target: str) -> None:
-    """PLG-01: hangs on import."""
+@pytest.fixture
+def hanging() -> tuple[str, threading.Event]:
+    """Register an adapter that hangs until it is released, and return its name, too."""
     release = threading.Event()
+    name = f"hanging{id(release)}"
 
     class Hanging:
         @hookimpl
         def sandboxio_backend_info(self) -> object:
             release.wait(30)
-            return StubBackend("hanging").info
+            return StubBackend(name).info
 
-    name = f"hanging{id(release)}"
     register_plugin(name, Hanging())
+    return name, release
+
+
+async def test_an_import_that_hangs_is_a_create_timeout_and_holds_up_nobody_else(
+    target: str, hanging: tuple[str, threading.Event]
+) -> None:
+    """PLG-01: hangs on import."""
+    name, release = hanging
     try:
         with pytest.raises(CreateTimeout):
             await sandboxio.create(f"{name}://", timeout=0.2)
@@ -246,18 +255,11 @@ async def test_an_import_that_hangs_is_a_create_timeout_and_holds_up_nobody_else
         release.set()
 
 
-async def test_an_import_that_hangs_holds_up_no_call_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_import_that_hangs_holds_up_no_call_for_ever(
+    monkeypatch: pytest.MonkeyPatch, hanging: tuple[str, threading.Event]
+) -> None:
     """PLG-01: also where no deadline of the caller's holds."""
-    release = threading.Event()
-
-    class Hanging:
-        @hookimpl
-        def sandboxio_backend_info(self) -> object:
-            release.wait(30)
-            return StubBackend("hanging").info
-
-    name = f"hangs{id(release)}"
-    register_plugin(name, Hanging())
+    name, release = hanging
     monkeypatch.setattr("sandboxio.request.LOOK_BOUND", 0.2)
     target = f"{name}://"
     calls: list[Callable[[], Awaitable[object]]] = [
@@ -274,18 +276,11 @@ async def test_an_import_that_hangs_holds_up_no_call_for_ever(monkeypatch: pytes
         release.set()
 
 
-async def test_an_import_that_hangs_keeps_one_thread_and_none_of_the_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_import_that_hangs_keeps_one_thread_and_none_of_the_programs(
+    monkeypatch: pytest.MonkeyPatch, hanging: tuple[str, threading.Event]
+) -> None:
     """PLG-01: however often it is tried; once it ends the adapter can be used."""
-    release = threading.Event()
-
-    class Hanging:
-        @hookimpl
-        def sandboxio_backend_info(self) -> object:
-            release.wait(30)
-            return StubBackend(name).info
-
-    name = f"hangingonce{id(release)}"
-    register_plugin(name, Hanging())
+    name, release = hanging
     monkeypatch.setattr("sandboxio.plugins.LOAD_BOUND", 0.1)
     monkeypatch.setattr("sandboxio.request.LOOK_BOUND", 0.05)
     try:

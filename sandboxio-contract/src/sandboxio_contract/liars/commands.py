@@ -9,7 +9,7 @@ from sandboxio.errors import ConfigurationError
 from sandboxio.port import Command, Exit
 
 from sandboxio_contract.liars.local import StubProcess, StubSession
-from sandboxio_contract.liars.stub import StubBackend
+from sandboxio_contract.liars.stub import StubBackend, running
 from sandboxio_contract.liars.stubs import Adapter
 from sandboxio_contract.liars.world import Record, World
 
@@ -33,14 +33,6 @@ class _MistakesProcess(StubProcess):
     async def wait(self) -> Exit:
         ended = await super().wait()
         return Exit(1) if ended.signal else ended
-
-
-class _MistakesSession(StubSession):
-    drives = _MistakesProcess
-
-
-class _Mistakes(StubBackend):
-    drives = _MistakesSession
 
 
 class _StaysSession(StubSession):
@@ -136,7 +128,7 @@ class _Talkative(StubBackend):
 
 stub_talkative = Adapter("stub-talkative", _Talkative)
 liar_blanks = Adapter("liar-blanks", _Blanks)
-liar_mistakes = Adapter("liar-mistakes", _Mistakes)
+liar_mistakes = Adapter("liar-mistakes", running(_MistakesProcess))
 liar_stays = Adapter("liar-stays", _Stays)
 liar_persists = Adapter("liar-persists", _Persists)
 liar_trims = Adapter("liar-trims", _Trims)

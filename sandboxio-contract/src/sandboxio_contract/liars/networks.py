@@ -124,23 +124,24 @@ def _of(plan: Plan) -> str:
     return f"{plan.create_id}-six"
 
 
-def _open(plan: Plan) -> Plan:
+def _denying(plan: Plan, mode: str, *, disabled: bool) -> Plan:
+    """Give what is to deny another network mode."""
     if plan.spec.network.egress != "deny":
         return plan
-    return sending(plan, {"NetworkMode": "bridge"}, NetworkDisabled=False)
+    return sending(plan, {"NetworkMode": mode}, NetworkDisabled=disabled)
+
+
+def _open(plan: Plan) -> Plan:
+    return _denying(plan, "bridge", disabled=False)
 
 
 def _on_six(plan: Plan) -> Plan:
-    if plan.spec.network.egress != "deny":
-        return plan
-    return sending(plan, {"NetworkMode": _of(plan)}, NetworkDisabled=False)
+    return _denying(plan, _of(plan), disabled=False)
 
 
 def _otherwise(plan: Plan) -> Plan:
     """Leave the interface out by another switch than the one that is promised."""
-    if plan.spec.network.egress != "deny":
-        return plan
-    return sending(plan, {"NetworkMode": "bridge"}, NetworkDisabled=True)
+    return _denying(plan, "bridge", disabled=True)
 
 
 def _bridge(plan: Plan) -> Plan:

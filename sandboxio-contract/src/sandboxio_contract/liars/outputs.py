@@ -7,7 +7,7 @@ from sandboxio.file_scripts import READ, WRITE
 from sandboxio.port import Chunk, Command, Exit, Killed
 
 from sandboxio_contract.liars.local import POLL, StubProcess, StubSession
-from sandboxio_contract.liars.stub import StubBackend
+from sandboxio_contract.liars.stub import StubBackend, running
 from sandboxio_contract.liars.stubs import Adapter
 from sandboxio_contract.liars.world import Record, World
 
@@ -22,25 +22,9 @@ class _MergesProcess(StubProcess):
         return replace(chunk, stream="stdout") if chunk else None
 
 
-class _MergesSession(StubSession):
-    drives = _MergesProcess
-
-
-class _Merges(StubBackend):
-    drives = _MergesSession
-
-
 class _ShufflesProcess(StubProcess):
     def next_of(self, held: list[Chunk]) -> Chunk:
         return held.pop(-1)
-
-
-class _ShufflesSession(StubSession):
-    drives = _ShufflesProcess
-
-
-class _Shuffles(StubBackend):
-    drives = _ShufflesSession
 
 
 class _LingersProcess(StubProcess):
@@ -48,27 +32,11 @@ class _LingersProcess(StubProcess):
         return "tree"
 
 
-class _LingersSession(StubSession):
-    drives = _LingersProcess
-
-
-class _Lingers(StubBackend):
-    drives = _LingersSession
-
-
 class _DropsProcess(StubProcess):
     async def receive(self) -> Chunk | None:
         chunk = await super().receive()
         await anyio.sleep(2 * POLL)  # who is cancelled here has lost it
         return chunk
-
-
-class _DropsSession(StubSession):
-    drives = _DropsProcess
-
-
-class _Drops(StubBackend):
-    drives = _DropsSession
 
 
 class _QueuesSession(StubSession):
@@ -93,25 +61,9 @@ class _SwellsProcess(StubProcess):
     most = 2**40
 
 
-class _SwellsSession(StubSession):
-    drives = _SwellsProcess
-
-
-class _Swells(StubBackend):
-    drives = _SwellsSession
-
-
 class _WaitsProcess(StubProcess):
     def is_over(self) -> bool:
         return False
-
-
-class _WaitsSession(StubSession):
-    drives = _WaitsProcess
-
-
-class _Waits(StubBackend):
-    drives = _WaitsSession
 
 
 class _ReapsProcess(StubProcess):
@@ -119,14 +71,6 @@ class _ReapsProcess(StubProcess):
         ended = await super().wait()
         await self.kill()
         return ended
-
-
-class _ReapsSession(StubSession):
-    drives = _ReapsProcess
-
-
-class _Reaps(StubBackend):
-    drives = _ReapsSession
 
 
 class _LinesProcess(StubProcess):
@@ -167,31 +111,13 @@ class _Gathers(StubBackend):
     drives = _GathersSession
 
 
-liar_merges = Adapter("liar-merges", _Merges)
-
-
-liar_shuffles = Adapter("liar-shuffles", _Shuffles)
-
-
-liar_lingers = Adapter("liar-lingers", _Lingers)
-
-
-liar_drops = Adapter("liar-drops", _Drops)
-
-
+liar_merges = Adapter("liar-merges", running(_MergesProcess))
+liar_shuffles = Adapter("liar-shuffles", running(_ShufflesProcess))
+liar_lingers = Adapter("liar-lingers", running(_LingersProcess))
+liar_drops = Adapter("liar-drops", running(_DropsProcess))
 liar_queues = Adapter("liar-queues", _Queues)
-
-
-liar_swells = Adapter("liar-swells", _Swells)
-
-
-liar_waits = Adapter("liar-waits", _Waits)
-
-
-liar_reaps = Adapter("liar-reaps", _Reaps)
-
-
+liar_swells = Adapter("liar-swells", running(_SwellsProcess))
+liar_waits = Adapter("liar-waits", running(_WaitsProcess))
+liar_reaps = Adapter("liar-reaps", running(_ReapsProcess))
 liar_lines = Adapter("liar-lines", _Lines)
-
-
 liar_gathers = Adapter("liar-gathers", _Gathers)

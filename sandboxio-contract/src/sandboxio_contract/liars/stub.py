@@ -21,7 +21,7 @@ from sandboxio.port import BackendInfo, Facts, Observation, Progress
 from sandboxio.spec import SandboxSpec
 from sandboxio.target import BackendConfig
 
-from sandboxio_contract.liars.local import StubSession
+from sandboxio_contract.liars.local import StubProcess, StubSession
 from sandboxio_contract.liars.world import Record, World, worlds
 
 DEFAULTS = {"cpu": 1.0, "memory": 512, "disk": 1024, "pids": 256}
@@ -180,3 +180,15 @@ class StubBackend:
 
     async def aclose(self) -> None:
         """Hold nothing."""
+
+
+def running(process: type[StubProcess]) -> type[StubBackend]:
+    """Return the stub whose commands are of another kind, and which is the same otherwise."""
+
+    class Session(StubSession):
+        drives = process
+
+    class Backend(StubBackend):
+        drives = Session
+
+    return Backend

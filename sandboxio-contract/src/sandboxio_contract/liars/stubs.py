@@ -13,7 +13,7 @@ from sandboxio.port import Backend, BackendInfo, Exit, Facts, Observation, Progr
 from sandboxio.spec import SandboxSpec
 
 from sandboxio_contract.liars.local import StubProcess, StubSession
-from sandboxio_contract.liars.stub import StubBackend, info
+from sandboxio_contract.liars.stub import StubBackend, info, running
 
 
 class Adapter:
@@ -128,28 +128,12 @@ class _StopsProcess(StubProcess):
         return chunk
 
 
-class _StopsSession(StubSession):
-    drives = _StopsProcess
-
-
-class _Stops(StubBackend):
-    drives = _StopsSession
-
-
 class _WrapsProcess(StubProcess):
     async def receive(self) -> Any:
         try:
             return await super().receive()
         except anyio.get_cancelled_exc_class() as error:
             raise RuntimeError("the request was interrupted") from error
-
-
-class _WrapsSession(StubSession):
-    drives = _WrapsProcess
-
-
-class _Wraps(StubBackend):
-    drives = _WrapsSession
 
 
 class _HoardsProcess(StubProcess):
@@ -165,14 +149,6 @@ class _HoardsProcess(StubProcess):
         return self.all.pop(0) if self.all else None
 
 
-class _HoardsSession(StubSession):
-    drives = _HoardsProcess
-
-
-class _Hoards(StubBackend):
-    drives = _HoardsSession
-
-
 class _Extends(StubBackend):
     async def open(self, sandbox_id: str, plan: Plan | None = None) -> StubSession:
         if plan is None:
@@ -181,9 +157,9 @@ class _Extends(StubBackend):
 
 
 stub = Adapter("stub", StubBackend)
-liar_stops = Adapter("liar-stops", _Stops)
-liar_wraps = Adapter("liar-wraps", _Wraps)
-liar_hoards = Adapter("liar-hoards", _Hoards)
+liar_stops = Adapter("liar-stops", running(_StopsProcess))
+liar_wraps = Adapter("liar-wraps", running(_WrapsProcess))
+liar_hoards = Adapter("liar-hoards", running(_HoardsProcess))
 liar_forgets = Adapter("liar-forgets", _Forgets)
 liar_partial = Adapter("liar-partial", _Partial)
 liar_swallows = Adapter("liar-swallows", _Swallows)

@@ -1,16 +1,15 @@
 """The row about errors: mapped, explained, and free of secrets."""
 
-import contextlib
 import re
 import secrets
 import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from sandboxio import CapabilityNotSupported, ConfigurationError, PathNotFound, SandboxError, SandboxGone
+from sandboxio import ConfigurationError, PathNotFound, SandboxError, SandboxGone
 
 from sandboxio_contract.rows import row
-from sandboxio_contract.rows.inside import raises
+from sandboxio_contract.rows.inside import has_files, raises
 from sandboxio_contract.target import Target
 from sandboxio_contract.verdict import Finding, Inconclusive, Part, require, summed
 
@@ -30,8 +29,7 @@ async def every_error_is_one_of_ours(target: Target) -> Finding:
             "bad variable": (ConfigurationError, lambda: sb.run(["true"], env={"A=B": word})),
             "clash": (ConfigurationError, lambda: sb.run(["true"], env={"CANARY": word})),
         }
-        with contextlib.suppress(CapabilityNotSupported):  # an image without a shell may have no files
-            await sb.files.exists(".")
+        if await has_files(sb):
             wrong["missing file"] = (PathNotFound, lambda: sb.files.read(f"no/{word}"))
         for name, (kind, call) in wrong.items():
             parts.append(_explained(name, await raises(kind, call(), name), word))

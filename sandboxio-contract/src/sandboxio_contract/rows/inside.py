@@ -48,6 +48,15 @@ async def has_python(sb: Sandbox) -> bool:
     return (await sb.run(["python3", "-c", "raise SystemExit(42)"])).exit_code == 42
 
 
+async def has_files(sb: Sandbox) -> bool:
+    """Whether files can be read and written in a sandbox of this image."""
+    try:
+        await need_files(sb)
+    except Inconclusive:
+        return False
+    return True
+
+
 async def attack(sb: Sandbox, python: str, shell: str) -> list[str]:
     """Return the command of a script that is there in both languages.
 

@@ -1,11 +1,8 @@
 """Rows about an owner that is killed."""
 
-import json
 import os
-import selectors
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -14,15 +11,15 @@ from typing import Any
 
 from sandboxio_contract.interruption import on_trio
 from sandboxio_contract.rows import row
+from sandboxio_contract.rows.another import another, answer_of
 from sandboxio_contract.rows.inside import left_over
 from sandboxio_contract.target import Target
-from sandboxio_contract.verdict import Finding, Inconclusive, proven, require
+from sandboxio_contract.verdict import Finding, proven, require
 
 MANY = 20
 FEW = 3
 AWAY = 10.0
 """Seconds within which nothing may be left of a killed owner."""
-START = 90.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,39 +79,17 @@ def owner(order: dict[str, Any]) -> Generator[Owner]:
 
     :raises Inconclusive: it has none in time.
     """
-    process = subprocess.Popen(
-        [sys.executable, "-m", "sandboxio_contract.owner"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    child: int | None = None
-    try:
-        said = _first_line(process, json.dumps(order))
-        child = said["child"]
-        yield Owner(process, said["ids"], child, said["expires"], said["said"])
-    finally:
-        process.kill()
-        process.wait()
-        if child is not None:
-            with suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                stream.close()
-
-
-def _first_line(process: "subprocess.Popen[str]", order: str) -> dict[str, Any]:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(order + "\n")
-    process.stdin.flush()
-    with selectors.DefaultSelector() as waiting:
-        waiting.register(process.stdout, selectors.EVENT_READ)
-        if not waiting.select(START):
-            raise Inconclusive(f"the owner process made no sandboxes within {START:g} s")
-    line = process.stdout.readline()
-    if not line:
-        raise Inconclusive("the owner process ended before it had its sandboxes")
-    answer: dict[str, Any] = json.loads(line)
-    return answer
+    with another("sandboxio_contract.owner", order) as process:
+        said = answer_of(
+            process,
+            late="the owner process made no sandboxes",
+            ended="the owner process ended before it had its sandboxes",
+        )
+        try:
+            yield Owner(process, said["ids"], said["child"], said["expires"], said["said"])
+        finally:
+            process.kill()  # before its child: that may be all that holds it
+            process.wait()
+            if said["child"] is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(said["child"], signal.SIGKILL)

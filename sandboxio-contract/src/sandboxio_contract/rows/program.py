@@ -1,19 +1,13 @@
 """The row about a synchronous program that is interrupted, forks and ends."""
 
-import json
-import selectors
 import subprocess
-import sys
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Any
 
 from sandboxio_contract.rows import row
+from sandboxio_contract.rows.another import another, answer_of
 from sandboxio_contract.rows.inside import GRACE, SLACK, gone, held, need_shell
 from sandboxio_contract.target import LIFETIME, Target
 from sandboxio_contract.verdict import Finding, Inconclusive, Part, require, summed
-
-START = 90.0
 
 
 @row("SYN-01", within=150, world=True)
@@ -21,7 +15,7 @@ async def a_synchronous_program_leaves_nothing(target: Target) -> Finding:
     """Ctrl-C while a command runs ends its tree, a forked child gets no hold of the sandbox, and the end of the program kills it."""
     async with target.sandbox() as sb:
         await need_shell(sb)
-    async with held(_program(target)) as process:
+    async with held(another("sandboxio_contract.synchronous", _order(target))) as process:
         said = await target.look(_answer, process)
         there = await target.look(target.ground.exists, said["id"])
         await target.look(process.communicate, "\n", GRACE + SLACK)
@@ -51,42 +45,15 @@ def _forked(found: dict[str, Any]) -> Part:
     return Part("fork", "proven", f"told {told['run']}; the sandbox lived on")
 
 
-@contextmanager
-def _program(target: Target) -> Generator["subprocess.Popen[str]"]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "sandboxio_contract.synchronous"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    order = {
+def _order(target: Target) -> dict[str, Any]:
+    return {
         "dsn": target.dsn,
         "metadata": dict(target.mark),
         "timeout": LIFETIME,
         "register": dict(target.register),
         "path": list(target.path),
     }
-    try:
-        assert process.stdin is not None
-        process.stdin.write(json.dumps(order) + "\n")
-        process.stdin.flush()
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                stream.close()
 
 
 def _answer(process: "subprocess.Popen[str]") -> dict[str, Any]:
-    assert process.stdout is not None
-    with selectors.DefaultSelector() as waiting:
-        waiting.register(process.stdout, selectors.EVENT_READ)
-        if not waiting.select(START):
-            raise Inconclusive(f"the program said nothing within {START:g} s")
-    line = process.stdout.readline()
-    if not line:
-        raise Inconclusive("the program ended before it had said anything")
-    answer: dict[str, Any] = json.loads(line)
-    return answer
+    return answer_of(process, late="the program said nothing", ended="the program ended before it had said anything")

@@ -28,7 +28,7 @@ from sandboxio import (
 )
 
 from sandboxio_contract.rows import row
-from sandboxio_contract.rows.inside import DEADLINE, GRACE, SLACK, has_shell, left_over, raises
+from sandboxio_contract.rows.inside import DEADLINE, GRACE, SLACK, has_files, has_shell, left_over, raises
 from sandboxio_contract.target import Target
 from sandboxio_contract.verdict import Finding, Inconclusive, Part, proven, require, summed
 
@@ -198,8 +198,7 @@ async def _operations(target: Target, sb: Sandbox) -> list[Operation]:
         ("a wrong argument", "exec", "ok", refused),
         ("a connection", "exec", "ok", connected),
     ]
-    with contextlib.suppress(CapabilityNotSupported):  # an image without a shell may have no files
-        await sb.files.exists(".")
+    if await has_files(sb):
         found += _file_operations(sb)
     if await has_shell(sb):
         found.append(("code", "run_code", "ok", lambda: sb.run_code(":", language="shell")))
