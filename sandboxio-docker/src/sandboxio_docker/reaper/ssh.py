@@ -68,7 +68,13 @@ class Tunnel:
 
     @property
     def code(self) -> int | None:
-        """How it ended; ``None`` while it runs."""
+        """How it ended; ``None`` while it runs. It is not waited for yet: `end` still means its number."""
+        if self._process.returncode is None:
+            with suppress(ChildProcessError):  # waited for by another thread just now
+                ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                if ended is None:
+                    return None
+                return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
         return self._process.poll()
 
     def failure(self) -> SshFailed:
@@ -97,7 +103,7 @@ class Tunnel:
         """End it at once, with what it started."""
         if self._owner != os.getpid():
             return
-        if self._process.poll() is None:
+        if self._process.returncode is None:  # its number is still its own, also where it ended by itself just now
             os.killpg(self._process.pid, signal.SIGKILL)
         assert self._process.stderr is not None
         self._process.stderr.close()
