@@ -1,6 +1,6 @@
 """Tests that need an engine or another tool run where it is, and say loudly where it is not.
 
-`SANDBOXIO_REQUIRE=docker,ssh` turns "not run" into a failure.
+`SANDBOXIO_REQUIRE=bubblewrap,docker,ssh` turns "not run" into a failure.
 """
 
 import os
@@ -117,5 +117,23 @@ def what_is_missing() -> str | None:
     return None
 
 
-TOOLS = {"docker": ("Docker", what_is_missing), "ssh": ("ssh", ssh.what_is_missing)}
+def what_bubblewrap_lacks() -> str | None:
+    """Say why sandboxes of bubblewrap can't be made here, or `None` where they can, as far as a look tells."""
+    from sandboxio.errors import BackendUnavailable
+    from sandboxio_bubblewrap.cgroups import Homeless, find_home
+    from sandboxio_bubblewrap.program import find_program
+
+    try:
+        find_program()
+    except BackendUnavailable as error:
+        return str(error)
+    home = find_home(None)
+    return home.reason if isinstance(home, Homeless) else None
+
+
+TOOLS = {
+    "bubblewrap": ("bubblewrap", what_bubblewrap_lacks),
+    "docker": ("Docker", what_is_missing),
+    "ssh": ("ssh", ssh.what_is_missing),
+}
 """By marker: the word for its tests, and what says why they can't run."""

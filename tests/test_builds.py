@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[1]
 MODULES = {
     "sandboxio-core": {"sandboxio", "sandboxio_pytest"},
     "sandboxio-docker": {"sandboxio_docker"},
+    "sandboxio-bubblewrap": {"sandboxio_bubblewrap"},
     "sandboxio-contract": {"sandboxio_contract"},
 }
 

@@ -17,7 +17,7 @@ PAGES = [
     for pattern in ("README.md", "docs/**/*.md", "sandboxio-*/README.md", "examples/*/README.md")
     for path in sorted(ROOT.glob(pattern))
 ]
-TAGS = {"docker", "network", "continued"}
+TAGS = {"bubblewrap", "docker", "network", "continued"}
 GUIDE = "guide"
 """Blocks of this tag are files of a session that `test_adapter_template.py` follows."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("sandboxio", "sandboxio_docker", "sandboxio_contract")
+PACKAGES = ("sandboxio", "sandboxio_docker", "sandboxio_bubblewrap", "sandboxio_contract")
 
 
 def lint_imports(path: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -31,6 +31,8 @@ def test_the_rules_hold() -> None:
         ("sandboxio", "sandboxio_contract"),
         ("sandboxio", "docker"),
         ("sandboxio_docker", "sandboxio_contract"),
+        ("sandboxio_docker", "sandboxio_bubblewrap"),
+        ("sandboxio_bubblewrap", "sandboxio_docker"),
         ("sandboxio_contract", "sandboxio_docker"),
     ],
 )

@@ -32,4 +32,8 @@ def test_a_table_is_what_the_adapter_plans(
 
 
 def test_every_adapter_has_a_table() -> None:
-    assert {path.parent.name for path, _, _ in TABLES} >= {"sandboxio-docker", "adapter-template"}
+    assert {path.parent.name for path, _, _ in TABLES} >= {
+        "sandboxio-docker",
+        "sandboxio-bubblewrap",
+        "adapter-template",
+    }

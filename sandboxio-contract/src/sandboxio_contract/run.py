@@ -12,7 +12,7 @@ import anyio
 from sandboxio_contract.network.reason import NotProvable
 from sandboxio_contract.rows import Loop, Row
 from sandboxio_contract.target import Target
-from sandboxio_contract.verdict import Finding, Inconclusive, NotRun, Part, Status, Violated
+from sandboxio_contract.verdict import Finding, Inconclusive, NotRun, Part, Refused, Status, Violated
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +103,9 @@ def _judged(error: Exception) -> Finding:
     for one in found:
         if isinstance(one, NotRun):
             return Finding("not run", str(one))
+    for one in found:
+        if isinstance(one, Refused):
+            return Finding("refused", str(one))
     for one in found:
         if isinstance(one, (Inconclusive, NotProvable)):
             return Finding("not-provable", str(one))

@@ -58,6 +58,10 @@ class Inconclusive(Exception):
     """Raised by a row: it can't be told here, and this is why."""
 
 
+class Refused(Exception):
+    """Raised by a row: the backend refuses with the right error what the row is about, and nothing else came of it."""
+
+
 class NotRun(Exception):
     """Raised where the target itself can't be had, so that nothing is judged: an error of the run."""
 

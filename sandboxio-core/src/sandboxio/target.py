@@ -16,7 +16,7 @@ DSN_FORM = "<backend>://[<template>][?param=value]"
 
 _SCHEME = re.compile(r"(?P<backend>[a-z][a-z0-9_-]*)://(?P<rest>.*)\Z", re.DOTALL)
 _CREDENTIAL = re.compile(r"key|token|secret|passw|pwd|credential|auth|bearer|cookie|private", re.IGNORECASE)
-_TEMPLATE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+-]*\Z")
+_TEMPLATE = re.compile(r"/?[A-Za-z0-9][A-Za-z0-9._:/+-]*\Z")
 _DIGEST = re.compile(r"sha(?:256|384|512):[0-9A-Fa-f]+\Z")
 
 

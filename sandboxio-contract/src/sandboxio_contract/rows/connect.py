@@ -1,13 +1,12 @@
 """Rows about using a sandbox that is there already: looked at first, refused untouched, ended by whoever leaves it."""
 
-import warnings
 from typing import Any
 
 import sandboxio
 from sandboxio import ConfigurationError, ConnectError, IsolationTier, PolicyNotEnforced, Resources
 
 from sandboxio_contract.rows import row
-from sandboxio_contract.rows.inside import gone, raises
+from sandboxio_contract.rows.inside import connected, gone, raises
 from sandboxio_contract.target import Target
 from sandboxio_contract.verdict import Finding, proven, require
 
@@ -29,10 +28,8 @@ async def connecting_looks_before_it_touches(target: Target) -> Finding:
         for wrong in (sb.id[:8], sb.id[:-1], sb.id + "0"):
             await raises((ConnectError, ConfigurationError), sandboxio.connect(target.dsn, wrong), f"the id {wrong!r}")
         require((await sb.run(["true"])).ok, "a refused connect() harmed the sandbox")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            first = await sandboxio.connect(target.dsn, sb.id, metadata={"tenant_id": "mine"})
-            second = await sandboxio.connect(target.dsn, sb.id)
+        first = await connected(target, sb, metadata={"tenant_id": "mine"})
+        second = await connected(target, sb)
         require((await first.run(["true"])).ok, "a command of a connected sandbox failed")
         for again in (first, second):
             later = again.expires_at - sb.expires_at
@@ -46,9 +43,7 @@ async def connecting_looks_before_it_touches(target: Target) -> Finding:
 async def leaving_a_connected_block_kills(target: Target) -> Finding:
     """The end of the block of a connected sandbox ends the sandbox, whoever made it."""
     async with target.sandbox() as sb:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            async with sandboxio.connect(target.dsn, sb.id) as again:
-                require((await again.run(["true"])).ok, "a command of a connected sandbox failed")
+        async with await connected(target, sb) as again:
+            require((await again.run(["true"])).ok, "a command of a connected sandbox failed")
         require(await gone(target, sb.id), "the sandbox lives on after the block of a connection was left")
     return proven("gone when the block of a second connection was left")

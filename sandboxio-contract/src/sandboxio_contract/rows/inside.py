@@ -2,17 +2,19 @@
 
 import os
 import time
+import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
+import sandboxio
 from sandboxio import CapabilityNotSupported, ExecResult, Sandbox
 
 from sandboxio_contract.ground import Object
 from sandboxio_contract.target import Target, first_line
-from sandboxio_contract.verdict import Inconclusive, Violated, violated
+from sandboxio_contract.verdict import Inconclusive, Refused, Violated, require, violated
 
 T = TypeVar("T")
 
@@ -121,6 +123,20 @@ async def gone(target: Target, sandbox_id: str, within: float = SLACK) -> bool:
 def ends_one_tree(sb: Sandbox) -> bool:
     """Whether killing a command spares the other commands, by what the connection says of itself."""
     return sb.info().get("kill") == "tree"
+
+
+async def connected(target: Target, sb: Sandbox, **options: Any) -> Sandbox:
+    """Connect to a sandbox that another handle holds.
+
+    :raises Refused: no sandbox of this backend can be connected to; this one was left as it was.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return await sandboxio.connect(target.dsn, sb.id, **options)
+        except CapabilityNotSupported as error:
+            require((await sb.run(["true"])).ok, "a refused connect() harmed the sandbox")
+            raise Refused(f"connect() is refused: {error.message}") from error
 
 
 @contextmanager

@@ -171,7 +171,12 @@ async def _operations(target: Target, sb: Sandbox) -> list[Operation]:
 
     async def connected() -> None:
         queue = QueueSink()
-        again = await sandboxio.connect(target.dsn, sb.id, audit=AuditConfig(sinks=(queue,)))
+        try:
+            again = await sandboxio.connect(target.dsn, sb.id, audit=AuditConfig(sinks=(queue,)))
+        except CapabilityNotSupported as error:
+            _only(queue, "a refused connect()", "connect", error.code)
+            await sb.run(["true"])
+            return
         _only(queue, "connect()", "connect", "ok")
         await again.run(["true"])
         _only(queue, "run() of a connected sandbox", "exec", "ok")

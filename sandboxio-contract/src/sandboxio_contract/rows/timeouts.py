@@ -1,7 +1,6 @@
 """Rows about the deadline of a call: refused if unbounded, raised in time, and the whole tree is gone."""
 
 import time
-import warnings
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -14,6 +13,7 @@ from sandboxio_contract.rows.inside import (
     DEADLINE,
     GRACE,
     SLACK,
+    connected,
     ends_one_tree,
     gone,
     has_python,
@@ -145,9 +145,7 @@ async def a_tree_that_a_connection_started_is_gone(target: Target) -> Finding:
     """It is over a further connection too, by the word of the one that made the sandbox, or with the whole sandbox."""
     async with target.sandbox() as sb:
         await need_shell(sb)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            again = await sandboxio.connect(target.dsn, sb.id)
+        again = await connected(target, sb)
         try:
             await _tree_dies(again, seen_by=sb)
             if not ends_one_tree(again):

@@ -15,7 +15,14 @@ from sandboxio.agent.process import AgentProcess, StartFailure
 from sandboxio.agent.protocol import Answer, Frame, ProtocolViolation, Request
 from sandboxio.agent.report import BootReceiver, BootReport
 from sandboxio.agent.transfers import Transfer, decode_entries, encode_path, send_all
-from sandboxio.errors import ConfigurationError, ExecutionError, FileSystemError, ResourceLimitExceeded, SandboxGone
+from sandboxio.errors import (
+    CapabilityNotSupported,
+    ConfigurationError,
+    ExecutionError,
+    FileSystemError,
+    ResourceLimitExceeded,
+    SandboxGone,
+)
 from sandboxio.port import Command, FileInfo, ProcessDriver
 
 _BAD_CWD, _BAD_USER, _NO_PROCESS = 1, 2, 3
@@ -40,12 +47,14 @@ class AgentSession:
     :ivar report: what the agent saw at boot.
     :ivar native: the adapter's own object; ``None`` until the adapter sets it.
     :ivar user_hint: what makes ``run(user=…)`` possible; adapters know it better.
+    :ivar kept_by_owner: why the sandbox can't outlive its owner, where an adapter's can't; `detach` is refused with it.
     """
 
     def __init__(self, connection: AgentConnection, report: BootReport) -> None:
         self._connection = connection
         self.report = report
         self.native: object = None
+        self.kept_by_owner: str | None = None
         self.user_hint = "give the agent the capabilities SETUID, SETGID and KILL, or leave user= out"
 
     async def start(self, command: Command) -> ProcessDriver:
@@ -68,7 +77,13 @@ class AgentSession:
         return {"transport": "agent", "kill": kill, "pid": self.report.pid, "boot": asdict(self.report)}
 
     async def detach(self) -> None:
-        """Tell the agent that only the lifetime ends the sandbox from now on; returns when it has confirmed."""
+        """Tell the agent that only the lifetime ends the sandbox from now on; returns when it has confirmed.
+
+        :raises CapabilityNotSupported: it can't outlive its owner.
+        """
+        if self.kept_by_owner is not None:
+            hint = "keep its owner running, or use a backend whose sandboxes can outlive their owner, such as Docker"
+            raise CapabilityNotSupported(f"detach() is not offered: {self.kept_by_owner}", hint=hint)
         receiver = _Confirmation()
         channel = self._connection.open(receiver)
         self._connection.post(Request.DETACH, channel)

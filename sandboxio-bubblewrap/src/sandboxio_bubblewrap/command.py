@@ -1,0 +1,90 @@
+"""What a sandbox is started by: the words for bwrap, and the order for the warden."""
+
+import os
+import secrets
+import time
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any, cast
+
+from sandboxio.agent.bootstrap import agent_argv
+from sandboxio.planning import Plan
+
+from sandboxio_bubblewrap import rootfs, state
+from sandboxio_bubblewrap.cgroups import Home
+from sandboxio_bubblewrap.facts import Machine
+
+FIRST_USER, USERS = 2**30, 2**30
+"""Of these numbers root's sandboxes get one each, at random: nobody else has them."""
+FILTER_FD = 3
+"""Where the filter is, see `warden.FIXED`."""
+
+
+def order(plan: Plan) -> dict[str, object]:
+    """Return what the warden is told."""
+    parameters = plan.parameters
+    machine, groups = cast("Machine", parameters["machine"]), cast("tuple[str, ...]", parameters["groups"])
+    home = cast("Home", machine.home)
+    created = time.time()
+    uid = FIRST_USER + secrets.randbelow(USERS) if machine.own_users else None
+    return {
+        "name": plan.create_id,
+        "version": home.version,
+        "folders": home.folders,
+        "groups": groups,
+        "caps": parameters["caps"],
+        "limits": parameters["limits"],
+        "lifetime": plan.spec.timeout,
+        "uid": uid,
+        "argv": _argv(plan, machine, home.version, groups),
+        "record": {
+            "name": plan.create_id,
+            "created": created,
+            "expires": created + plan.spec.timeout,
+            "labels": dict(plan.spec.metadata),
+            "version": home.version,
+            "groups": groups,
+            "uid": os.geteuid() if uid is None else uid,
+        },
+    }
+
+
+def _argv(plan: Plan, machine: Machine, version: int, groups: tuple[str, ...]) -> list[rootfs.Argument]:
+    program, roots = machine.program, machine.roots
+    parameters: Any = plan.parameters
+    words: list[rootfs.Argument] = [
+        {"source": program.folder, "below": str(Path(program.path).relative_to(program.folder))},
+        *("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup"),
+        *(["--unshare-net"] if parameters["egress"] == "deny" else []),
+        *("--uid", str(rootfs.UID), "--gid", str(rootfs.UID), "--disable-userns", "--hostname", "sandbox"),
+        *("--cap-drop", "ALL", "--die-with-parent", "--new-session", "--as-pid-1"),
+        *("--seccomp", str(FILTER_FD), "--clearenv"),
+    ]
+    for name, value in {"PATH": roots.path, "HOME": rootfs.HOME, "USER": "sandbox", "LANG": "C.UTF-8"}.items():
+        words += ["--setenv", name, value]
+    words += rootfs.arguments(roots, str(etc_folder()), parameters["disk_mb"], parameters["shm_mb"])
+    words += _counters(version, groups)
+    return [*words, "--", *agent_argv()]
+
+
+def _counters(version: int, groups: tuple[str, ...]) -> list[rootfs.Argument]:
+    """Show the sandbox its own groups, where the agent counts what the kernel refused or killed."""
+    if version == 1:
+        memory, pids, _ = groups
+        return ["--ro-bind", memory, "/sys/fs/cgroup/memory", "--ro-bind", pids, "/sys/fs/cgroup/pids"]
+    return ["--ro-bind", groups[0], "/sys/fs/cgroup"]
+
+
+def etc_folder() -> Path:
+    """Return the directory that is every sandbox's ``/etc``, made once."""
+    place = state.folder() / "etc"
+    if not place.is_dir():
+        new = Path(mkdtemp(prefix="etc-", dir=state.folder()))
+        rootfs.make_etc(new)
+        new.chmod(0o755)
+        try:
+            new.rename(place)
+        except OSError:  # another process was quicker
+            if not place.is_dir():
+                raise
+    return place

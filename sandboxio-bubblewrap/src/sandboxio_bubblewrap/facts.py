@@ -1,0 +1,93 @@
+"""What this machine can do for a sandbox, found out by reads only."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from sandboxio.errors import ConfigurationError
+from sandboxio.port import Facts
+from sandboxio.spec import SandboxSpec
+
+from sandboxio_bubblewrap.cgroups import Home, Homeless, find_home
+from sandboxio_bubblewrap.config import BubblewrapConfig
+from sandboxio_bubblewrap.info import BASELINE
+from sandboxio_bubblewrap.program import Program, find_program
+from sandboxio_bubblewrap.rootfs import Roots, host_roots, template_roots
+
+_WHOLE = 2**32 - 1
+_SWITCHES = {
+    "user/max_user_namespaces": ("0", "sysctl user.max_user_namespaces=15000"),
+    "kernel/unprivileged_userns_clone": ("0", "sysctl kernel.unprivileged_userns_clone=1"),
+}
+"""Settings below ``/proc/sys`` whose value forbids user namespaces, and what allows them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What was found.
+
+    :param own_users: whether each sandbox can be a user of its own on this machine, who owns nothing.
+    :param blocked: why no user namespace can be made, and what to do about it.
+    """
+
+    program: Program
+    home: Home | Homeless
+    roots: Roots
+    own_users: bool
+    blocked: tuple[str, str] | None
+
+
+def read(spec: SandboxSpec) -> Facts:
+    """Look at this machine and the template.
+
+    :raises BackendUnavailable: there is no bwrap program. :raises ConfigurationError: the template can't be read.
+    """
+    config = spec.config
+    asked = config.cgroup if isinstance(config, BubblewrapConfig) else None
+    found = Machine(find_program(), find_home(asked), _roots(spec.template), _own_users(), _blocked())
+    return Facts({"machine": found}, {**BASELINE.maxima, **_sizes()})
+
+
+def machine_of(facts: Facts) -> Machine | None:
+    """Return what was found; ``None`` where nobody looked."""
+    return cast("Machine | None", facts.values.get("machine"))
+
+
+def _roots(template: str | None) -> Roots:
+    if template is None:
+        return host_roots()
+    hint = "name an absolute path of a directory with a root file system, with python3 in it"
+    if not template.startswith("/"):
+        raise ConfigurationError(f"the template {template} is no absolute path", hint=hint)
+    try:
+        return template_roots(template)
+    except OSError as error:
+        raise ConfigurationError(f"the template {template} can't be read: {error.strerror}", hint=hint) from error
+
+
+def _sizes() -> Mapping[str, float]:
+    cores = len(os.sched_getaffinity(0))
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20
+    return {"cpu": float(cores), "memory_mb": memory, "disk_mb": memory // 2}
+
+
+def _own_users() -> bool:
+    """Whether this process is root of the whole machine: then a sandbox need not have the number of anybody on it."""
+    lines = [line.split() for line in _text("/proc/self/uid_map").splitlines()]
+    return os.geteuid() == 0 and lines == [["0", "0", str(_WHOLE)]]
+
+
+def _blocked() -> tuple[str, str] | None:
+    for name, (value, fix) in _SWITCHES.items():
+        if _text(f"/proc/sys/{name}").strip() == value:
+            return f"this kernel allows no user namespaces (/proc/sys/{name} is {value})", f"as root: {fix}"
+    return None
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii")
+    except OSError:
+        return ""

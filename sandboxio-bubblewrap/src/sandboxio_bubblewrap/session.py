@@ -1,0 +1,55 @@
+"""From the socket of a sandbox that was started to the session that its agent serves."""
+
+import time
+
+from sandboxio.agent.report import BootReport
+from sandboxio.agent.session import AgentSession, AgentUnfit, open_agent
+from sandboxio.errors import PolicyNotEnforced
+
+from sandboxio_bubblewrap.rootfs import UID, WORK
+from sandboxio_bubblewrap.stream import SocketStream
+
+BOOT_TIMEOUT = 30.0
+"""Seconds for the boot report. It takes a tenth of one; many at once on a busy machine take longer."""
+WITH_OWNER = "a bubblewrap sandbox ends with its owner: no daemon is there to keep it"
+
+
+async def open_session(stream: SocketStream, expires_at: float, egress: str, pid: int) -> AgentSession:
+    """Start the conversation with the agent, and compare what it sees with the policies.
+
+    :param pid: the first process on this machine, which becomes the session's ``native``.
+    :raises AgentUnfit: no agent answered. :raises PolicyNotEnforced: a policy does not hold inside.
+    """
+    lifetime = max(expires_at - time.time(), 0.01)
+    session = await open_agent(stream, lifetime=lifetime, workdir=WORK, boot_timeout=BOOT_TIMEOUT)
+    try:
+        check_inside(session.report, egress)
+    except BaseException:
+        await session.aclose()
+        raise
+    session.native = pid
+    session.kept_by_owner = WITH_OWNER
+    session.user_hint = "leave user= out: a sandbox has one user, and no capability to become another"
+    return session
+
+
+def check_inside(report: BootReport, egress: str) -> None:
+    """Judge the agent's report: extra evidence, never instead of what the kernel says on this side."""
+    if not report.memory_closed or not report.descriptors_closed:
+        raise AgentUnfit("the agent's memory and descriptors can't be closed to the commands it starts")
+    if not report.no_new_privileges or report.capabilities or report.bounding or report.uid != UID:
+        raise PolicyNotEnforced(
+            f"the sandbox has the capabilities {report.capabilities:#x} (at most {report.bounding:#x}) as user {report.uid}"
+        )
+    if set(report.counters) != {"memory", "pids"}:
+        raise PolicyNotEnforced("the sandbox does not see the counters of its control groups, so no hit would be told")
+    if egress != "deny":
+        return
+    if report.interfaces is None or set(report.interfaces) - {"lo"}:
+        raise PolicyNotEnforced(f'egress="deny", but the sandbox sees the interfaces {report.interfaces}')
+    if {report.vsock, report.io_uring, report.foreign} != {"refused"}:
+        raise PolicyNotEnforced(
+            f'egress="deny", but vsock sockets are {report.vsock}, io_uring {report.io_uring}, other processors\' calls'
+            f" {report.foreign} in this sandbox",
+            hint="use a template whose python3 has ctypes, so that the agent can install its filter",
+        )

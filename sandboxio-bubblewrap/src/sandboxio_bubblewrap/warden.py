@@ -1,0 +1,248 @@
+"""The warden: the parent of a process's sandboxes, which all end with it, and which ends them when their owner is gone.
+
+One for each owner process. bwrap asks the kernel to end it with its parent, so a warden that is killed takes its sandboxes with
+it; a warden whose owner is killed does so itself. It ends what is past its lifetime, and removes what belonged to what ended.
+Requests come over a pair of packet sockets: in a memory file, with the descriptors that the sandbox gets. Standard library only.
+"""
+
+import json
+import os
+import resource
+import selectors
+import signal
+import socket
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NoReturn, cast
+
+from . import cgroups, state
+from .stage import Stage
+
+SLACK = 1.0
+"""Seconds past its lifetime after which a sandbox that did not end itself is ended."""
+PAUSE = 0.01
+"""Seconds until a control group that was still in use is looked at again."""
+FINAL = 10.0
+"""Seconds for the end of everything, once the owner is gone."""
+MESSAGE = 65536
+FIXED = 4
+"""How many descriptors a sandbox begins with: stdin and stdout, stderr, the filter."""
+
+
+@dataclass
+class Kept:
+    """A sandbox whose first process is this process's child."""
+
+    name: str
+    pid: int
+    pidfd: int
+    groups: tuple[str, ...]
+    deadline: float
+    ended: bool = False
+
+
+class Warden:
+    """All of it."""
+
+    def __init__(self, control: socket.socket, owner: int) -> None:
+        self._control = control
+        self._owner = owner
+        self._kept: dict[str, Kept] = {}
+        self._waiting = selectors.DefaultSelector()
+        self._stage = Stage()
+        self._me = [os.getpid(), state.start_of(os.getpid())]
+        self._boot = state.boot_id()
+
+    def serve(self) -> None:
+        """Answer until the owner is gone."""
+        self._waiting.register(self._control, selectors.EVENT_READ)
+        self._waiting.register(self._owner, selectors.EVENT_READ)
+        while True:
+            for key, _ in self._waiting.select(self._pause()):
+                if key.fileobj == self._owner or (key.fileobj is self._control and not self._answer()):
+                    return
+                if isinstance(key.data, Kept):
+                    self._reap(key.data)
+            self._look_after()
+
+    def end_all(self) -> None:
+        """End everything."""
+        until = time.monotonic() + FINAL
+        for kept in self._kept.values():
+            self._kill(kept)
+        while self._kept and time.monotonic() < until:
+            for key, _ in self._waiting.select(PAUSE):
+                if isinstance(key.data, Kept):
+                    self._reap(key.data)
+            self._look_after()
+
+    def _pause(self) -> float | None:
+        if any(kept.ended for kept in self._kept.values()):
+            return PAUSE
+        if not self._kept:
+            return None
+        return max(0.0, min(kept.deadline for kept in self._kept.values()) - _now())
+
+    def _answer(self) -> bool:
+        """Carry out one request; false if the owner hung up."""
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self._control, MESSAGE, 16)
+        except ConnectionError:
+            return False
+        if not data:
+            return False
+        message: dict[str, Any] = json.loads(data)
+        answer: dict[str, object]
+        try:
+            if message["do"] == "start":
+                answer = {"pid": self._start(descriptors)}
+            else:
+                answer = {"known": self._end(message["name"])}
+        except Exception as error:  # noqa: BLE001 - the owner hears of it, and raises it
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        with suppress(OSError):
+            self._control.send(json.dumps({"n": message["n"], **answer}).encode())
+        return True
+
+    def _start(self, descriptors: list[int]) -> int:
+        with open(os.dup(descriptors[0]), encoding="utf-8") as file:  # noqa: PTH123 - it has no path
+            order: dict[str, Any] = json.load(file)
+        name, groups = str(order["name"]), tuple(cast("list[str]", order["groups"]))
+        home = cgroups.Home(order["version"], tuple(order["folders"]))
+        argv = [self._word(word, staged=order["uid"] is not None) for word in order["argv"]]
+        cgroups.ready(home)
+        try:
+            cgroups.make(home.version, groups, order["caps"])
+            pid = _spawn(argv, descriptors[1:], groups, order)
+        except BaseException:
+            cgroups.end(groups, SLACK)
+            raise
+        kept = Kept(name, pid, os.pidfd_open(pid), groups, _now() + order["lifetime"] + SLACK)
+        self._kept[name] = kept
+        self._waiting.register(kept.pidfd, selectors.EVENT_READ, kept)
+        try:
+            state.write(
+                {**order["record"], "warden": self._me, "first": [pid, state.start_of(pid)], "boot": self._boot}
+            )
+        except BaseException:
+            self._kill(kept)
+            raise
+        return pid
+
+    def _word(self, word: str | dict[str, str], *, staged: bool) -> str:
+        if isinstance(word, str):
+            return word
+        return self._stage.path_of(word["source"], word.get("below", "")) if staged else _joined(word)
+
+    def _end(self, name: str) -> bool:
+        kept = self._kept.get(name)
+        if kept is not None:
+            self._kill(kept)
+        return kept is not None
+
+    def _kill(self, kept: Kept) -> None:
+        if not kept.ended:
+            signal.pidfd_send_signal(kept.pidfd, signal.SIGKILL)
+        cgroups.kill(kept.groups)
+
+    def _reap(self, kept: Kept) -> None:
+        self._waiting.unregister(kept.pidfd)
+        os.close(kept.pidfd)
+        os.waitpid(kept.pid, 0)
+        kept.ended = True
+
+    def _look_after(self) -> None:
+        """Remove what belonged to sandboxes that ended, and end those that are overdue."""
+        now = _now()
+        for kept in list(self._kept.values()):
+            if kept.ended and cgroups.kill(kept.groups) and cgroups.remove(kept.groups):
+                state.forget(kept.name)
+                del self._kept[kept.name]
+            elif not kept.ended and now >= kept.deadline:
+                self._kill(kept)
+
+
+def _joined(word: dict[str, str]) -> str:
+    return word["source"] + ("/" + word["below"] if "below" in word else "")
+
+
+def _now() -> float:
+    """Return seconds that also pass while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def _spawn(argv: list[str], descriptors: list[int], groups: tuple[str, ...], order: dict[str, Any]) -> int:
+    """Start bwrap inside its control groups; :raises OSError: it could not be."""
+    told, tell = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(told)
+        try:
+            _become(argv, descriptors, groups, order, tell)
+        except OSError as error:
+            os.write(tell, f"{error.errno} {error}".encode())
+        finally:
+            os._exit(127)
+    os.close(tell)
+    with open(told, encoding="utf-8") as file:  # noqa: PTH123 - it has no path
+        said = file.read()
+    if said:
+        os.waitpid(pid, 0)
+        number, _, text = said.partition(" ")
+        raise OSError(int(number), text)
+    return pid
+
+
+def _become(
+    argv: list[str], descriptors: list[int], groups: tuple[str, ...], order: dict[str, Any], tell: int
+) -> NoReturn:
+    os.umask(0o022)
+    for group in groups:
+        entrance = os.open(f"{group}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
+        os.write(entrance, b"0")
+        os.close(entrance)
+    for name, limits in order["limits"].items():
+        _limit(getattr(resource, name), *limits)
+    # Out of the way of the numbers that they are to have.
+    high = [os.dup2(one, 100 + index, inheritable=False) for index, one in enumerate([descriptors[0], *descriptors])]
+    os.dup2(tell, 100 + FIXED + 1, inheritable=False)
+    for number, one in enumerate(high):
+        os.dup2(one, number, inheritable=True)
+    os.closerange(FIXED, 100)
+    os.chdir("/")
+    if order["uid"] is not None:
+        os.setgroups([])
+        os.setresgid(order["uid"], order["uid"], order["uid"])
+        os.setresuid(order["uid"], order["uid"], order["uid"])
+    os.execve(argv[0], argv, {})  # noqa: S606 - through no shell
+
+
+def _limit(what: int, soft: int, hard: int) -> None:
+    most = resource.getrlimit(what)[1]
+    hard = hard if most == resource.RLIM_INFINITY else min(hard, most)
+    resource.setrlimit(what, (min(soft, hard), hard))
+
+
+def run(control: int, owner: int, start: str) -> NoReturn:
+    """Serve the process ``owner``, which began at ``start``; then end."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    os.chdir("/")
+    try:
+        watched = os.pidfd_open(owner)
+    except ProcessLookupError:
+        os._exit(0)
+    if state.start_of(owner) != start:
+        os._exit(0)
+    with suppress(OSError):
+        state.sweep()
+    warden = Warden(socket.socket(fileno=control), watched)
+    try:
+        warden.serve()
+    finally:
+        warden.end_all()
+        os._exit(0)
