@@ -45,10 +45,23 @@ async def use_on(sandbox: Sandbox) -> None:
         await anyio.sleep(1)
 
 
+async def read_on(sandbox: Sandbox) -> None:
+    while True:
+        await anyio.sleep(4)
+        await sandbox.files.read("part1")
+
+
 async def until_gone(sandbox: Sandbox) -> None:
     """Wait until the next command hits the cap."""
-    with anyio.fail_after(30), pytest.raises(ResourceLimitExceeded, match="disk_mb = 20"):
+    with anyio.fail_after(60), pytest.raises(ResourceLimitExceeded, match="disk_mb = 20"):
         await use_on(sandbox)
+
+
+async def until_removed(sandbox: Sandbox) -> None:
+    """Wait until the engine knows it no more, without using it."""
+    with anyio.fail_after(60):
+        while sandbox.id in [one.sandbox_id for one in await sandboxio.list_managed(PYTHON)]:
+            await anyio.sleep(0.5)
 
 
 async def test_deleted_files_that_a_command_still_writes_end_it() -> None:
@@ -70,7 +83,7 @@ async def test_deleted_files_below_the_cap_end_nothing() -> None:
 async def test_what_a_command_left_running_counts_when_nobody_waits_for_anything() -> None:
     async with sandboxio.create(PYTHON, timeout=120, resources=CAP) as sandbox:
         await sandbox.run(f"head -c 15000000 /dev/zero > b; ({UNLINKED.format('a', 15, 60)}) > /dev/null 2>&1 &")
-        await anyio.sleep(9)  # the second look that finds too much together
+        await until_removed(sandbox)
         with pytest.raises(ResourceLimitExceeded, match="disk_mb = 20"):
             await sandbox.run(["true"])
 
@@ -81,9 +94,8 @@ async def test_files_that_only_came_by_the_files_api_count(target: str) -> None:
         await anyio.sleep(3)  # at rest by now
         for number in range(3):
             await sandbox.files.write(f"part{number}", bytes(8_000_000))
-        await anyio.sleep(4)
-        with pytest.raises(ResourceLimitExceeded, match="disk_mb = 20"):
-            await sandbox.files.read("part1")
+        with anyio.fail_after(60), pytest.raises(ResourceLimitExceeded, match="disk_mb = 20"):
+            await read_on(sandbox)
 
 
 @pytest.mark.parametrize("target", [PYTHON, BUSYBOX])
@@ -111,7 +123,7 @@ async def test_a_further_connection_has_what_it_does_counted() -> None:
         left = f"({UNLINKED.format('a', 15, 60)}) > /dev/null 2>&1 & head -c 9000000 /dev/zero > b"
         await (await other.start(Command(("sh", "-c", left), cwd="/work"))).wait()
         await other.aclose()
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             while await sandbox.backend.observe(sandbox.id):
                 await anyio.sleep(0.5)
         with pytest.raises(SandboxGone) as caught:
