@@ -126,6 +126,12 @@ CORES: tuple[BrokenCore, ...] = (
         {"TRD-03"},
     ),
     BrokenCore(
+        "core-nags",
+        "of a sandbox that may be left is told twice",
+        ((destruction, "warn_orphan", faults.again),),
+        {"TRD-03"},
+    ),
+    BrokenCore(
         "core-connects",
         "who connects gets what is there, whatever was expected",
         ((connecting, "recognised", faults.unexpecting),),

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import replace
 from typing import Any, NoReturn
 
-from sandboxio import coverage, readback, request, sandbox
+from sandboxio import coverage, destruction, readback, request, sandbox
 from sandboxio.audit import AuditEvent, QueueSink
 from sandboxio.calls import PortCalls
 from sandboxio.command_files import CommandFiles
@@ -35,7 +35,7 @@ _own_timeout: Callable[[float | None], float | None] = vars(sandbox)["_own_timeo
 _check_isolation = coverage.check_isolation
 _clean: Callable[..., None] = vars(Redactor)["_clean"]
 _init, _ended, _start, _call, _run = Value.__init__, Recorder.ended, Lease.start, Waiter.call, SyncSandbox.run
-_recognised, _expired = readback.recognised, Budget.expired
+_warn_orphan, _recognised, _expired = destruction.warn_orphan, readback.recognised, Budget.expired
 _list, _mkdir, _write = CommandFiles.list, CommandFiles.mkdir, CommandFiles.write
 _written: Callable[..., Coroutine[Any, Any, list[str]]] = vars(Recorder)["_written"]
 _finish: Callable[..., Coroutine[Any, Any, object]] = vars(OwnTask)["finish"]
@@ -133,6 +133,12 @@ async def tolerant(files: CommandFiles, path: str, **_: object) -> None:
 def terse(calls: PortCalls, sandbox_id: str, *_: object) -> None:
     """Name a sandbox that may be left by its id."""
     warn(f"{sandbox_id} of {calls.backend.info.name} may be left", OrphanedSandboxWarning)
+
+
+def again(*given: Any) -> None:
+    """Warn twice of a sandbox that may be left."""
+    _warn_orphan(*given)
+    _warn_orphan(*given)
 
 
 def any_link(target: str, *_: object) -> bytes:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import anyio.to_thread
 from sandboxio.planning import Plan
@@ -133,6 +133,36 @@ class _Undying(Lying):
         return replace(seen, expires_at=seen.created_at + plan.spec.timeout) if seen and plan else seen
 
 
+class _Neighbours(Lying):
+    """Has one directory in all sandboxes, and empties it when one of them ends."""
+
+    async def provision(self, plan: Plan) -> str:
+        return await super().provision(_with_tmp(plan, _between()))
+
+    async def destroy(self, sandbox_id: str) -> None:
+        await super().destroy(sandbox_id)
+        await anyio.to_thread.run_sync(_emptied, _between())
+
+
+class _Inherits(Lying):
+    """Gives each sandbox a directory of its own, and the next one that of a sandbox that ended, as it was left."""
+
+    free: ClassVar[list[Path]] = []
+    given: ClassVar[dict[str, Path]] = {}
+
+    async def provision(self, plan: Plan) -> str:
+        folder = self.free.pop() if self.free else _open_folder()
+        made = await super().provision(_with_tmp(plan, folder))
+        self.given[made] = folder
+        return made
+
+    async def destroy(self, sandbox_id: str) -> None:
+        await super().destroy(sandbox_id)
+        folder = self.given.pop(sandbox_id, None)
+        if folder is not None:
+            self.free.append(folder)
+
+
 def _keeps(plan: Plan) -> Plan:
     values = [f"{name}={value.get_secret_value()}" for name, value in plan.spec.secrets.items()]
     return sending(plan, {}, Env=[*plan.parameters["container"].get("Env", []), *values])  # type: ignore[attr-defined]
@@ -149,11 +179,35 @@ def _another_if_missing(plan: Plan) -> Plan:
 @functools.cache
 def _commons() -> Path:
     """Return a directory of this machine's that every sandbox has, with a file that every program there reads."""
-    folder = Path(tempfile.mkdtemp(prefix="sandboxio-liar-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = _open_folder()
     (folder / "tmp").mkdir()
     (folder / "tmp").chmod(0o1777)
     return folder
+
+
+@functools.cache
+def _between() -> Path:
+    """Return a directory of this machine's that sandboxes share while they live."""
+    return _open_folder()
+
+
+def _open_folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="sandboxio-liar-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder.chmod(0o1777)
+    return folder
+
+
+def _emptied(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _with_tmp(plan: Plan, folder: Path) -> Plan:
+    return sending(plan, {"Binds": [f"{folder}:/tmp"]})
 
 
 def _shares(plan: Plan) -> Plan:
@@ -173,5 +227,7 @@ liar_spares = Adapter("liar-spares", as_planned, _Spares)
 liar_keeps = Adapter("liar-keeps", _keeps)
 liar_undying = Adapter("liar-undying", _undying, _Undying)
 liar_shares = Adapter("liar-shares", _shares)
+liar_neighbours = Adapter("liar-neighbours", as_planned, _Neighbours)
+liar_inherits = Adapter("liar-inherits", as_planned, _Inherits)
 liar_shortens = Adapter("liar-shortens", as_planned, _Shortens)
 liar_worn = Adapter("liar-worn", as_planned, _Worn)

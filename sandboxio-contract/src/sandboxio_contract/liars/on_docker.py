@@ -143,6 +143,22 @@ ON_DOCKER: tuple[Liar, ...] = (
         rows={"tampering_stays_inside", "two_sandboxes_share_nothing"},
     ),
     Liar(
+        "liar-neighbours",
+        "sandboxes share a directory while they live",
+        "lives",
+        {"TEN-02"},
+        {"TEN-03", "ISO-06"},
+        rows={"two_sandboxes_share_nothing"},
+    ),
+    Liar(
+        "liar-inherits",
+        "a sandbox gets the directory that another left",
+        "lives",
+        {"TEN-02"},
+        {"TEN-03", "ISO-06"},
+        rows={"two_sandboxes_share_nothing"},
+    ),
+    Liar(
         "liar-shadows",
         "a second container outlives the owner",
         "lives",
