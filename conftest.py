@@ -17,15 +17,16 @@ SIGNALS: dict[signal.Signals, Any] = {
     signal.SIGQUIT: signal.SIG_DFL,
     signal.SIGHUP: signal.SIG_DFL,
 }
-ON_THIS_MACHINES_NETWORK = (
+OF_THIS_MACHINE = (
     "/network/test_host_canary.py",
     "/network/test_reference.py",
     "/network/test_reference_leftovers.py",
-    "/liars/test_on_docker.py",
-    "/test_docker_contract.py",
     "/test_adapter_template.py",
 )
-"""Files whose tests change it, or look at whether it was changed."""
+"""Files whose tests change what this machine has once, its network or its swap, or look at whether it was changed.
+
+In other files such tests have a parameter that begins with ``machine``.
+"""
 REQUIRED = set(os.environ.get("SANDBOXIO_REQUIRE", "").replace(",", " ").split())
 NOT_RUN = pytest.StashKey[list[str]]()
 
@@ -44,13 +45,18 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give each worker whole files, whose tests share what is costly, and those to one worker that can't go on at once."""
+    """Give each worker whole files, whose tests share what is costly, and those to one worker that can't go on at once.
+
+    Liars share nothing, and each takes long.
+    """
     from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
     class ByFile(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            file = nodeid.partition("::")[0]
-            return "the network of this machine" if file.endswith(ON_THIS_MACHINES_NETWORK) else file
+            file, _, test = nodeid.partition("::")
+            if file.endswith(OF_THIS_MACHINE) or "[machine" in test:
+                return "what this machine has once"
+            return nodeid if "/liars/" in file else file
 
     return ByFile(config, log)
 

@@ -4,8 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from sandboxio_contract.ground import Ground, ground_for, swapfile
-from sandboxio_contract.ground.docker import DockerGround
+from sandboxio_contract.ground import Ground, dockerwire, ground_for, swapfile
 from sandboxio_contract.verdict import Inconclusive
 
 
@@ -48,7 +47,7 @@ def test_a_backend_without_a_ground_gets_a_reason_for_each_question() -> None:
     ],
 )
 def test_the_recorder_stands_between_a_target_and_its_engine(dsn: str, through: str) -> None:
-    assert DockerGround(dsn).through("unix:///b") == through
+    assert dockerwire.through(dsn, "unix:///b") == through
 
 
 def test_the_swap_file_of_a_killed_run_is_removed_and_that_of_a_running_one_is_not(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from sandboxio_contract.liars import Liar
 from sandboxio_contract.liars.grounds import StubGround
 from sandboxio_contract.liars.shown import Lie
-from sandboxio_contract.rows import Row, all_rows
+from sandboxio_contract.rows import Loop, Row, all_rows
 from sandboxio_contract.run import Result, run_row
 from sandboxio_contract.target import Target
 
@@ -51,9 +51,9 @@ def wanted(lie: Lie, judgeable: Callable[[Row], bool]) -> list[Row]:
     return [row for row in all_rows() if is_wanted(row)]
 
 
-def judged(target: Target, rows: Iterable[Row], *loops: str) -> list[Result]:
+def judged(target: Target, rows: Iterable[Row], loops: Iterable[Loop] = ("asyncio",)) -> list[Result]:
     try:
-        return [run_row(row, target, loop) for loop in loops or ("asyncio",) for row in rows]  # type: ignore[arg-type]
+        return [run_row(row, target, loop) for loop in loops for row in rows]
     finally:
         target.close()
         with warnings.catch_warnings():  # a row that convicts leaves its sandbox; no later test is to be blamed for it

@@ -4,15 +4,15 @@ import pytest
 from sandboxio_contract.liars import LIARS, Liar
 from sandboxio_contract.report import judge
 from sandboxio_contract.requirements import DERIVED
-from sandboxio_contract.rows import all_rows
+from sandboxio_contract.rows import LOOPS, Loop, all_rows
 
 from .judging import OF_THE_WORLD, ON_STUB, check, judged, on_stub, stub, wanted
 
 
 @pytest.mark.usefixtures("haste")
-@pytest.mark.parametrize("loop", ["asyncio", "trio"])
-def test_the_honest_stub_is_acquitted(loop: str) -> None:
-    results = judged(stub("stub", "sandboxio_contract.liars.stubs:stub"), filter(on_stub, all_rows()), loop)
+@pytest.mark.parametrize("loop", LOOPS)
+def test_the_honest_stub_is_acquitted(loop: Loop) -> None:
+    results = judged(stub("stub", "sandboxio_contract.liars.stubs:stub"), filter(on_stub, all_rows()), [loop])
     assert {result.requirement for result in results} == ON_STUB
     assert [result for result in results if result.status not in ("proven", "refused")] == []
 
@@ -53,7 +53,7 @@ def test_a_liar_on_the_stub_is_convicted_by_the_right_rows(liar: Liar) -> None:
 @pytest.mark.parametrize("liar", [one for one in LIARS if one.must & DERIVED], ids=lambda one: one.name)
 def test_a_liar_of_all_rows_is_convicted_by_both_loops(liar: Liar) -> None:
     target = stub(liar.name, liar.adapter)
-    results = judged(target, wanted(liar, on_stub), "asyncio", "trio")
+    results = judged(target, wanted(liar, on_stub), LOOPS)
     lines = {line.requirement: line.status for line in judge(target.dsn, results).lines}
     assert {lines[requirement] for requirement in liar.must} == {"violated"}, f"not convicted: {liar.lie}"
     assert [one.requirement for one in results if one.status == "violated" and one.loop == "asyncio"] == []

@@ -19,7 +19,7 @@ from sandboxio_contract.network import (
     probe_command,
     shell_command,
 )
-from sandboxio_contract.network.reference import LABEL
+from sandboxio_contract.network.engine import LABEL
 from sandboxio_contract.network.tokens import key_for
 
 pytestmark = [pytest.mark.network, pytest.mark.docker]

@@ -10,7 +10,7 @@ from typing import Any
 import docker
 import pytest
 from sandboxio_contract.network import DockerReference, HostCanary, cleanup, sysctls
-from sandboxio_contract.network.reference import LABEL
+from sandboxio_contract.network.engine import LABEL
 
 pytestmark = [
     pytest.mark.network,

@@ -22,7 +22,7 @@ from sandboxio.planning import Plan
 from sandboxio.policy import NetworkPolicy, Resources
 from sandboxio.port import BackendInfo, Observation, Progress
 from sandboxio.readback import Expected
-from sandboxio.records import Record, Subject, receipts_of
+from sandboxio.records import Record, Subject
 from sandboxio.redaction import Redactor
 from sandboxio.request import (
     FULL_ID,
@@ -95,7 +95,7 @@ class Creation(Pending):
                 prepared.recorder.ask(opened.session)
                 made.append(Sandbox(calls, opened, prepared.recorder))
                 record.subject = Subject(spec.backend, opened.plan.tier.value, spec.metadata, opened.seen.sandbox_id)
-                record.receipts = receipts_of(opened.plan)
+                record.receipts = opened.plan.receipts()
         except BaseException as error:
             if made:  # its record was lost, or the caller was interrupted while it was written
                 await made[0].__aexit__(type(error), error, None)

@@ -13,7 +13,7 @@ from sandboxio.errors import BackendUnavailable, ConnectError, CreationError, Sa
 from sandboxio.pending import Pending
 from sandboxio.port import HoldsSecrets, Session
 from sandboxio.readback import Expected, recognised
-from sandboxio.records import Record, Recorder, Subject, receipts_of
+from sandboxio.records import Record, Recorder, Subject
 from sandboxio.redaction import Redactor
 from sandboxio.request import check_expected, check_id, existing, read_target, recorder_of
 from sandboxio.sandbox import Sandbox
@@ -59,7 +59,7 @@ class Connection(Pending):
                 opened = await _connect(calls, config, sandbox_id, expected)
                 recorder.ask(opened.session)
                 record.subject = Subject(info.name, opened.plan.tier.value, opened.plan.spec.metadata, sandbox_id)
-                record.receipts = receipts_of(opened.plan)
+                record.receipts = opened.plan.receipts()
         except BaseException:
             if opened is not None:  # its record was lost, or the caller was interrupted while it was written
                 await close_session(calls, opened.session)

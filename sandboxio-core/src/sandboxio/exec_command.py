@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 STARTED, NO_DIRECTORY = "started", "cwd"
 NO_FORK = (2, 254)
 """With which shells end that can't fork: dash and busybox, bash."""
-NO_PROCESS = ("resource temporarily unavailable", "read init-p", "errno=11")
-"""How it is told that a kernel refused a process: by C libraries, and by runc of its own one (measured with runc 1.1)."""
+NO_PROCESS = "resource temporarily unavailable"
+"""How C libraries tell that a kernel refused a process."""
 KILLED = 128 + signal.SIGKILL
 POLLS = (0.02, 0.1, 0.3, 0.6)
 """Seconds between looks at a sandbox that may have ended along with a command."""
@@ -104,7 +104,7 @@ class ExecCommand:
 
     async def kill(self) -> Killed:
         """End the sandbox: nothing smaller can be ended for certain."""
-        # First the stream: an engine may not see an end while output is left unread (Docker, 5 s and more).
+        # First the stream: a provider may not see an end while output is left unread.
         await self.aclose()
         await self._program.destroy(self._sandbox_id)
         return "sandbox"
@@ -169,7 +169,7 @@ class ExecCommand:
         """Find out what happened to a command of which the shell said nothing: it may have gone with the sandbox."""
         code = await self._process.wait()
         code = code if code >= 0 else 128 - code  # the program itself was killed by a signal
-        if code in NO_FORK or any(sign in text.lower() for sign in NO_PROCESS):
+        if code in NO_FORK or any(sign in text.lower() for sign in (NO_PROCESS, *self._program.no_process)):
             return Exit(code, limit="pids")
         for pause in POLLS:
             if await self._program.observe(self._sandbox_id) is None:

@@ -1,4 +1,4 @@
-"""A session over a program that runs one command in a sandbox and passes its streams, such as ``docker exec``.
+"""A session over a program that runs one command in a sandbox and passes its streams.
 
 For adapters of command lines. Such a program ends when nobody holds the streams any more, be it a background child, and tells
 neither a missing program nor a missing directory from a failure of its own. So a POSIX shell in the sandbox says when a
@@ -66,6 +66,11 @@ class ExecProgram(Protocol):
     @property
     def reserved(self) -> Sequence[str]:
         """How the names of variables begin that the program itself reads; no command can have such."""
+        ...
+
+    @property
+    def no_process(self) -> Sequence[str]:
+        """What the program says, in lower case, where the kernel refused it a process of its own in the sandbox."""
         ...
 
     def exec_argv(self, sandbox_id: str, names: Iterable[str], *, stdin: bool) -> Sequence[str]:

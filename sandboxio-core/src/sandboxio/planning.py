@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from sandboxio.isolation import IsolationTier
 from sandboxio.policy import Strength
@@ -57,6 +57,11 @@ class Enforcement:
     residuals: tuple[str, ...] = ()
     source: str = ""
 
+    def as_data(self) -> dict[str, Any]:
+        """Return it as plain data, but for its source."""
+        told = ("policy", "requested", "mechanism", "enforced_by", "evidence", "strength")
+        return {**{name: getattr(self, name) for name in told}, "residuals": list(self.residuals)}
+
 
 @dataclass(frozen=True, slots=True)
 class Absent:
@@ -64,6 +69,10 @@ class Absent:
 
     policy: str
     reason: str
+
+    def as_data(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {"policy": self.policy, "absent": self.reason}
 
 
 Receipt = Enforcement | Absent
@@ -104,6 +113,10 @@ class Plan:
         item = self[CAP_ITEMS[field]] if field in CAP_ITEMS else None
         value = item.requested if isinstance(item, Enforcement) else None
         return value if isinstance(value, (int, float)) else None
+
+    def receipts(self) -> tuple[dict[str, Any], ...]:
+        """Return the items as plain data, as audit records have them."""
+        return tuple(item.as_data() for item in self.items)
 
     def enforcements(self) -> Iterator[Enforcement]:
         """Iterate over the items that are enforced."""

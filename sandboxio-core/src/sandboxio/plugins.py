@@ -26,6 +26,8 @@ WRITTEN = ("docker",)
 
 LOAD_BOUND = 60.0
 """Seconds that a call waits for another one that loads the same adapter."""
+SLOW_HINT = "see what it waits for: importing its module, or a file or network that the import needs"
+"""What to do about an adapter that takes too long to load."""
 
 _loaded: dict[str, "Adapter"] = {}
 _registered: dict[str, str] = {}
@@ -133,7 +135,7 @@ def load(name: str) -> Adapter:
     if not loading.acquire(timeout=LOAD_BOUND):
         raise BackendUnavailable(
             f"the backend {shown_name(name)} is still being loaded by an earlier call",
-            hint="see what it waits for: importing its module, or a file or network that the import needs",
+            hint=SLOW_HINT,
         )
     try:
         adapter = _loaded.get(name)

@@ -22,7 +22,6 @@ from sandboxio.errors import (
 )
 from sandboxio.notices import warn, yielding
 from sandboxio.otel import Span
-from sandboxio.planning import Enforcement, Plan
 from sandboxio.port import CountsDenials, Session
 from sandboxio.redaction import Redactor, safe_str
 from sandboxio.result import ExecResult
@@ -260,17 +259,6 @@ def _sink_of(extension: extensions.Extension) -> AuditSink:
     if not isinstance(sink, AuditSink):
         raise extension.broken(TypeError(f"{type(sink).__name__} is no AuditSink"))
     return sink
-
-
-def receipts_of(plan: Plan) -> tuple[dict[str, Any], ...]:
-    """Return a plan's items as plain data."""
-    told = ("policy", "requested", "mechanism", "enforced_by", "evidence", "strength")
-    return tuple(
-        {**{name: getattr(item, name) for name in told}, "residuals": list(item.residuals)}
-        if isinstance(item, Enforcement)
-        else {"policy": item.policy, "absent": item.reason}
-        for item in plan.items
-    )
 
 
 async def _outlast(tasks: list[OwnTask[None]], seconds: float) -> BaseException | None:

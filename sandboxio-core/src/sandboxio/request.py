@@ -149,7 +149,7 @@ async def in_time(loading: Awaitable[T]) -> T:
         return await loading
     raise BackendUnavailable(
         f"the backend's adapter was not loaded within {LOOK_BOUND:g} s",
-        hint="see what it waits for: importing its module, or a file or network that the import needs",
+        hint=plugins.SLOW_HINT,
     )
 
 

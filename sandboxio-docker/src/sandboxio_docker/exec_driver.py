@@ -15,7 +15,6 @@ from sandboxio.errors import (
     SandboxError,
     SandboxGone,
 )
-from sandboxio.exec_command import NO_PROCESS
 from sandboxio.port import Chunk, Command, Exit, Killed
 
 from sandboxio_docker.attach import STDERR, Frames
@@ -30,6 +29,8 @@ OVER_FILE_SIZE = 153
 """128 + SIGXFSZ: ended for a file larger than the cap. A program may exit with it too; the engine doesn't tell which."""
 ENGINES_WORDS = ("OCI runtime exec failed", "unable to find user", "unable to find group")
 """How the engine's own error begins that it writes to the stdout of a command it could not start."""
+NO_PROCESS = ("resource temporarily unavailable", "read init-p", "errno=11")
+"""How the engine tells that the kernel refused a process: a command's, or runc's own (measured with runc 1.1)."""
 UNUSABLE = ("permission denied", "exec format error", "is a directory", "not a directory")
 LOOK_EVERY = 0.25
 """Seconds between looks at a command whose output is read; as much silence after its end is the end of its output."""

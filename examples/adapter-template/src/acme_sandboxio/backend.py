@@ -31,7 +31,8 @@ class DockerCli:
 
     info = INFO
     plan = staticmethod(make_plan)
-    scratch, reserved = CWD, (RESERVED,)
+    # What runc says of a process that the kernel refused it (measured with runc 1.1).
+    scratch, reserved, no_process = CWD, (RESERVED,), ("read init-p", "errno=11")
 
     def __init__(self, config: DockerCliConfig) -> None:
         # Named in any case: by its own choice the docker command would go by variables that a command of ours may have.

@@ -6,7 +6,7 @@ The labels are those under which the requirement TEN-01 wants a caller's metadat
 import contextlib
 import json
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +14,9 @@ from urllib.parse import parse_qs, urlsplit
 
 from sandboxio_contract.ground import cgroup
 from sandboxio_contract.ground.base import Fetched, Ground, NetworkGround, Object, Spied
-from sandboxio_contract.ground.dsn import split_dsn, with_template
+from sandboxio_contract.ground.dockerwire import spied
+from sandboxio_contract.ground.dsn import with_template
 from sandboxio_contract.ground.swapfile import swap_present
-from sandboxio_contract.ground.wire import Call, Wire
 from sandboxio_contract.verdict import Inconclusive
 
 if TYPE_CHECKING:
@@ -192,14 +192,9 @@ class DockerGround(Ground):
         """Have swap on the engine's host, which must be this one."""
         return swap_present()
 
-    @contextlib.contextmanager
-    def spied(self) -> Generator[Spied]:
+    def spied(self) -> AbstractContextManager[Spied]:
         """Put a recorder in front of the engine's socket."""
-        address = self._address()
-        if not address.startswith("unix://"):
-            raise Inconclusive(f"the engine is at {address}; the recorder needs a unix socket")
-        with Wire(address.removeprefix("unix://")) as wire:
-            yield Spied(self.through(f"unix://{wire.address}"), wire, _creates, _destroys, _alters)
+        return spied(self._dsn, self._address())
 
     def network(self) -> NetworkGround:
         """Return the host canary and the references of a Docker engine."""
@@ -274,25 +269,6 @@ class DockerGround(Ground):
         base = str(self._engine().base_url)
         # The SDK shows a unix socket as http+docker://; its adapter knows the path.
         return f"unix://{self._engine().get_adapter(base).socket_path}" if base.startswith("http+docker") else base
-
-    def through(self, host: str) -> str:
-        """Return the target's DSN with another engine address."""
-        template, kept = split_dsn(self._dsn)
-        query = "&".join([*(one for one in kept.split("&") if one and not one.startswith("host=")), f"host={host}"])
-        return f"{self._dsn.partition('://')[0]}://{template}?{query}"
-
-
-def _creates(call: Call) -> bool:
-    return call.method == "POST" and call.path == "/containers/create"
-
-
-def _destroys(call: Call) -> bool:
-    return call.method == "DELETE" and call.path.startswith("/containers/")
-
-
-def _alters(call: Call) -> bool:
-    network = call.path.startswith("/networks/") and call.path.endswith(("/connect", "/disconnect"))
-    return call.method == "POST" and (network or call.path.endswith("/update"))
 
 
 def _await_line(container: Any, line: bytes) -> None:

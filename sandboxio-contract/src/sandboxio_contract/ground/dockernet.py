@@ -8,9 +8,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from sandboxio_contract.network.checks import Checks
+from sandboxio_contract.network.engine import LABEL
 from sandboxio_contract.network.outcome import Outcome
 from sandboxio_contract.network.plan import Neighbour
-from sandboxio_contract.network.reference import LABEL, DockerReference, neighbour_command
+from sandboxio_contract.network.reference import DockerReference, neighbour_command
 from sandboxio_contract.network.witness import Witness
 from sandboxio_contract.network.world import HostCanary
 from sandboxio_contract.verdict import Inconclusive

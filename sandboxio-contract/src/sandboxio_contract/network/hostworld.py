@@ -145,7 +145,7 @@ def restore_settings(directory: Path) -> None:
 def remove_containers(run: str) -> None:
     """Remove the reference containers of a run whose owner could not, if there is an engine client at all."""
     try:
-        from sandboxio_contract.network.reference import remove_leftovers
+        from sandboxio_contract.network.engine import remove_leftovers
     except ImportError:
         return
     with contextlib.suppress(NotProvable):

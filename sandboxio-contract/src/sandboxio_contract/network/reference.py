@@ -5,12 +5,9 @@ The `docker` SDK is a third party's; it is imported when a reference is first ma
 `sandboxio-contract cleanup`.
 """
 
-import contextlib
-import os
 import secrets
-import socket
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -19,20 +16,18 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from sandboxio_contract.network import sysctls, tokens
 from sandboxio_contract.network.checks import Checks, probe_command
+from sandboxio_contract.network.engine import LABEL, SECONDS, connect, engine_errors, remove
 from sandboxio_contract.network.outcome import Outcome, Result, merged, parse_probe
 from sandboxio_contract.network.plan import Neighbour
 from sandboxio_contract.network.reason import NotProvable
 from sandboxio_contract.network.world import HostCanary
 
 if TYPE_CHECKING:
-    from docker.client import DockerClient
     from docker.models.containers import Container
     from docker.models.networks import Network
 
-LABEL = "io.sandboxio.contract"
 _OWNER = f"{LABEL}.reference"
 NEIGHBOUR_PORT = 28_454
-_SECONDS = 60
 _LIFETIME = 1800
 _MORE_TRIES = 2
 _HOST_CHECKS = ("unix-abstract", "unix-path", "vsock")
@@ -50,7 +45,7 @@ class DockerReference:
         self._canary, self._image = canary, image
         self._id = secrets.token_hex(5)
         self._labels = {LABEL: canary.run_id, _OWNER: self._id}
-        self._client = _connect(base_url)
+        self._client = connect(base_url)
         self._network: Network | None = None
         self._neighbour: Neighbour | None = None
         self._saved: dict[str, str] = {}
@@ -58,7 +53,7 @@ class DockerReference:
     def __enter__(self) -> Self:
         """Make the network."""
         try:
-            with _engine_errors("the reference network could not be made"):
+            with engine_errors("the reference network could not be made"):
                 self._make_network()
         except BaseException:
             self.close()
@@ -75,7 +70,7 @@ class DockerReference:
     def neighbour(self) -> Neighbour:
         """Return a live listener in a container of its own on the reference network; started when first asked for."""
         if self._neighbour is None:
-            with _engine_errors("the neighbour could not be started"):
+            with engine_errors("the neighbour could not be started"):
                 self._neighbour = self._start_neighbour()
         return self._neighbour
 
@@ -122,8 +117,8 @@ class DockerReference:
     def close(self) -> None:
         """Remove everything of this reference and put the kernel's settings back."""
         try:
-            with _engine_errors("the references could not be removed"):
-                _remove(self._client, f"{_OWNER}={self._id}")
+            with engine_errors("the references could not be removed"):
+                remove(self._client, f"{_OWNER}={self._id}")
         finally:
             self._client.close()
             sysctls.restore(self._saved)
@@ -175,10 +170,10 @@ class DockerReference:
 
     def _probe(self, checks: Checks, options: Mapping[str, object]) -> Outcome:
         argv, source = probe_command(checks)
-        with _engine_errors("the reference probe could not be run"):
+        with engine_errors("the reference probe could not be run"):
             container = self._start(_inline(argv, source), options)
             try:
-                code = int(container.wait(timeout=checks.seconds() + _SECONDS)["StatusCode"])
+                code = int(container.wait(timeout=checks.seconds() + SECONDS)["StatusCode"])
                 return parse_probe(checks, code, container.logs(stdout=True, stderr=False))
             finally:
                 container.remove(force=True, v=True)
@@ -218,84 +213,8 @@ def _inline(argv: tuple[str, ...], source: bytes) -> tuple[str, ...]:
     return (*argv[:at], "-c", source.decode(), *argv[at + 1 :])
 
 
-def remove_leftovers(run: str = "", base_url: str | None = None) -> None:
-    """Remove containers and networks that a run, or any run, left on the engine.
-
-    :raises NotProvable: with code `engine`, if none can be asked.
-    """
-    client = _connect(base_url)
-    try:
-        with _engine_errors("leftovers could not be removed"):
-            _remove(client, f"{LABEL}={run}" if run else LABEL)
-    finally:
-        client.close()
-
-
-def _connect(base_url: str | None) -> "DockerClient":
-    try:
-        import docker
-    except ImportError as error:
-        raise NotProvable("engine", "the docker SDK is not installed, so no reference container can be made") from error
-    where = base_url or os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
-    _answers(where)
-    with _engine_errors("no Docker engine answers"):
-        return docker.DockerClient(base_url=where, timeout=_SECONDS)
-
-
-def _answers(where: str) -> None:
-    """Connect once without the SDK, which leaks a socket where nobody listens."""
-    if not where.startswith("unix://"):
-        raise NotProvable("engine", f"the engine at {where} is not on this machine, so its containers can't be guarded")
-    with socket.socket(socket.AF_UNIX) as trial:
-        try:
-            trial.connect(where.removeprefix("unix://"))
-        except OSError as error:
-            raise NotProvable("engine", f"no Docker engine answers at {where}: {error.strerror}") from error
-
-
-def _remove(client: "DockerClient", label: str) -> None:
-    # By the low-level interface: the other one inspects each item, and stumbles over those that go meanwhile.
-    api: Any = client.api
-    filters = {"label": label}
-    for container in cast("list[dict[str, str]]", api.containers(all=True, filters=filters)):
-        with _already_gone():
-            api.remove_container(container["Id"], force=True, v=True)
-    for network in cast("list[dict[str, str]]", api.networks(filters=filters)):
-        with _already_gone():
-            api.remove_network(network["Id"])
-
-
-@contextlib.contextmanager
-def _already_gone() -> Generator[None]:
-    from docker.errors import NotFound
-
-    try:
-        yield
-    except NotFound as error:
-        _let_go(error)
-
-
-@contextlib.contextmanager
-def _engine_errors(what: str) -> Generator[None]:
-    from docker.errors import DockerException
-    from requests.exceptions import RequestException
-
-    try:
-        yield
-    except (DockerException, RequestException) as error:
-        _let_go(error)
-        raise NotProvable("engine", f"{what}: {error}") from error
-
-
-def _let_go(error: Exception) -> None:
-    """Close the answer that an exception of the SDK holds; else its connection is never given back."""
-    answer: Any = getattr(error, "response", None)
-    if answer is not None:
-        answer.close()
-
-
 def _await_listening(container: "Container") -> None:
-    end = time.monotonic() + _SECONDS
+    end = time.monotonic() + SECONDS
     while b"listening" not in container.logs():
         if time.monotonic() > end:
             raise NotProvable("engine", "the neighbour does not listen")

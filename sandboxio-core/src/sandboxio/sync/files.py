@@ -1,21 +1,14 @@
 """Files in a sandbox, for synchronous code."""
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 from sandboxio.downloading import DEFAULT_MAX_BYTES
 from sandboxio.files import DEFAULT_MAX_READ, FileReader, Files, FileWriter
-from sandboxio.loop_thread import Hold
 from sandboxio.port import FileInfo
+from sandboxio.sync.block import Block
 from sandboxio.sync.waiting import Waiter
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-T = TypeVar("T")
-S = TypeVar("S")
 
 
 class SyncFileReader:
@@ -73,11 +66,11 @@ class SyncFiles:
 
     def open_read(self, path: str) -> AbstractContextManager[SyncFileReader]:
         """Open a regular file as a stream: ``with files.open_read(path) as reader: for chunk in reader``."""
-        return _Opened(self._waiter, "async with files.open_read(…)", self._files.open_read(path), SyncFileReader)
+        return Block(self._waiter, "async with files.open_read(…)", self._files.open_read(path), SyncFileReader)
 
     def open_write(self, path: str) -> AbstractContextManager[SyncFileWriter]:
         """Open a file for a content in pieces: ``with files.open_write(path) as file: file.write(chunk)``."""
-        return _Opened(self._waiter, "async with files.open_write(…)", self._files.open_write(path), SyncFileWriter)
+        return Block(self._waiter, "async with files.open_write(…)", self._files.open_write(path), SyncFileWriter)
 
     def upload(self, local: str | os.PathLike[str], remote: str) -> None:
         """Copy a file or a tree of this machine into the sandbox, as ``cp -r`` does, mode and time kept."""
@@ -106,47 +99,3 @@ class SyncFiles:
     def exists(self, path: str) -> bool:
         """Whether the path leads to something; false for a broken or looping link."""
         return self._waiter.call("await files.exists(…)", lambda: self._files.exists(path))
-
-
-class _Opened(Generic[T, S]):
-    """An asynchronous context that is entered and left in the loop."""
-
-    def __init__(
-        self, waiter: Waiter, form: str, opened: AbstractAsyncContextManager[T], wrap: Callable[[Waiter, T], S]
-    ) -> None:
-        self._waiter = waiter
-        self._form = form
-        self._opened = opened
-        self._wrap = wrap
-        self._hold: Hold | None = None
-
-    def __enter__(self) -> S:
-        entered: list[T] = []
-
-        async def enter() -> None:
-            entered.append(await self._opened.__aenter__())
-
-        hold = self._waiter.hold_for(self)
-        try:
-            self._waiter.call(self._form, enter)
-            self._hold = hold
-        except BaseException as error:
-            if entered:  # a Ctrl-C came between the opening and its return
-                self._hold = hold
-                self.__exit__(type(error), error, error.__traceback__)
-            hold.release()
-            raise
-        return self._wrap(self._waiter, entered[0])
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
-    ) -> bool | None:
-        async def leave() -> bool | None:
-            return await self._opened.__aexit__(kind, error, trace)
-
-        hold, self._hold = self._hold, None
-        try:
-            return self._waiter.call(self._form, leave, hold)
-        finally:
-            if hold is not None:
-                hold.release()

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sandboxio.loop_thread import Hold
 from sandboxio.process import OutputChunk, Process
+from sandboxio.sync.block import Block
 from sandboxio.sync.waiting import Waiter
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ class SyncProcess:
     def __init__(self, waiter: Waiter, process: Process) -> None:
         self._waiter = waiter
         self._process = process
-        self._hold: Hold | None = None
+        self._block = Block(waiter, "async with sandbox.stream(…)", process, lambda _, entered: entered)
 
     @property
     def returncode(self) -> int | None:
@@ -31,33 +31,14 @@ class SyncProcess:
 
     def __enter__(self) -> "SyncProcess":
         """Start the command."""
-        entered: list[Process] = []
-
-        async def enter() -> None:
-            entered.append(await self._process.__aenter__())
-
-        hold = self._waiter.hold_for(self)
-        try:
-            self._waiter.call("async with sandbox.stream(…)", enter)
-            self._hold = hold
-        except BaseException as error:
-            if entered:  # a Ctrl-C came between the start and its return
-                self._hold = hold
-                self.__exit__(type(error), error, error.__traceback__)
-            hold.release()
-            raise
+        self._block.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
     ) -> None:
         """End the whole process tree if the command has not ended."""
-        hold, self._hold = self._hold, None
-        try:
-            self._waiter.call("async with sandbox.stream(…)", lambda: self._process.__aexit__(kind, error, trace), hold)
-        finally:
-            if hold is not None:
-                hold.release()
+        self._block.__exit__(kind, error, trace)
 
     def __iter__(self) -> Iterator[OutputChunk]:
         """Iterate over the output as it comes."""
