@@ -47,7 +47,7 @@ def pytest_configure() -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Give each worker whole files, whose tests share what is costly, and those to one worker that can't go on at once.
 
-    Liars share nothing, and each takes long.
+    Liars share nothing, the contract's parts have nothing in common with each other, and all of these take long.
     """
     from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
@@ -56,6 +56,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             file, _, test = nodeid.partition("::")
             if file.endswith(OF_THIS_MACHINE) or "[machine" in test:
                 return "what this machine has once"
+            if file.endswith("/test_docker_contract.py"):
+                return file + test.partition("[")[2]
             return nodeid if "/liars/" in file else file
 
     return ByFile(config, log)

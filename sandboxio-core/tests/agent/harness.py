@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -144,6 +144,17 @@ def is_alive(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return stat[stat.rindex(")") + 2] not in "ZX"
+
+
+def running(words: str, before: Collection[str] = ()) -> list[int]:
+    """Return processes that were not there before and were started with these words."""
+    found: list[int] = []
+    for name in set(os.listdir("/proc")).difference(before):
+        if name.isdigit() and is_alive(int(name)):
+            with contextlib.suppress(OSError):  # it went meanwhile
+                if words.encode() in Path("/proc", name, "cmdline").read_bytes():
+                    found.append(int(name))
+    return found
 
 
 async def eventually(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:

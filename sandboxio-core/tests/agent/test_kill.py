@@ -1,6 +1,5 @@
 """Ending one command's tree, all of it and nothing else."""
 
-import contextlib
 import os
 import sys
 from pathlib import Path
@@ -23,6 +22,7 @@ from .harness import (
     is_alive,
     local_agent,
     read_line,
+    running,
 )
 
 pytestmark = pytest.mark.anyio
@@ -103,17 +103,6 @@ async def test_no_kind_of_child_survives_and_a_bystander_goes_on(agent: Local, t
     assert survivors(tmp_path) == []
     await bystander.close_stdin()
     assert (await finished(bystander)).exit == Exit(0)
-
-
-def running(words: str, before: set[str]) -> list[int]:
-    """Return processes that were not there before and were started with these words."""
-    found: list[int] = []
-    for name in set(os.listdir("/proc")) - before:
-        if name.isdigit() and is_alive(int(name)):
-            with contextlib.suppress(OSError):
-                if words.encode() in Path("/proc", name, "cmdline").read_bytes():
-                    found.append(int(name))
-    return found
 
 
 def survivors(folder: Path) -> list[int]:

@@ -9,6 +9,7 @@ from .registration import register_plugin, registered
 from .session import Program, StubDriver, StubSession
 
 __all__ = [
+    "BUSY",
     "POINTS",
     "Behaviour",
     "Gates",
@@ -28,3 +29,6 @@ __all__ = [
     "stalling",
     "stalling_once",
 ]
+
+BUSY = 4.0
+"""Seconds beyond a short grace that a busy machine may take; a whole grace is longer."""

@@ -52,7 +52,7 @@ def behind(ssh: FakeSsh) -> Iterator[DockerBackend]:
 
 
 async def until_none_lives(ssh: FakeSsh) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         while ssh.living:
             await anyio.sleep(0.01)
 
@@ -106,7 +106,7 @@ async def _with_a_child(ssh: FakeSsh, folder: Path) -> tuple[SshStream, int]:
 
 
 async def _ends(pid: int) -> None:
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         while is_alive(pid):
             await anyio.sleep(0.01)
 
@@ -251,7 +251,7 @@ async def test_the_reaper_destroys_through_ssh(ssh: FakeSsh, engine: ScriptedEng
     reaper = Reaper(Endpoint(HOST))
     try:
         await to_thread.run_sync(reaper.expect, name, time.time() - 1)
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             while not engine.asked("DELETE", CONTAINER):
                 await anyio.sleep(0.01)
     finally:
@@ -272,7 +272,7 @@ async def test_what_the_reaper_listens_to_ends_through_ssh_although_the_engine_d
         await to_thread.run_sync(reaper.expect, name, time.time() + 60)
         reaper.disk(name, 2**30, speaks=True)
         reaper.have(name, CONTAINER)
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             while not engine.asked("POST", "/attach"):
                 await anyio.sleep(0.01)
         assert ssh.living

@@ -122,7 +122,7 @@ class FakeEngine:
         """Never answer the next request of that kind."""
         self.script(method, prefix, HANG)
 
-    def wait(self, condition: Callable[[], bool], timeout: float = 10.0) -> None:
+    def wait(self, condition: Callable[[], bool], timeout: float = 30.0) -> None:
         """Wait until the condition holds; looked at again after each request."""
         with self._changed:
             assert self._changed.wait_for(condition, timeout), f"not within {timeout} s; seen: {self.log[-20:]}"
@@ -235,7 +235,7 @@ class FakeEngine:
         return 204, None
 
 
-def until(condition: Callable[[], bool], timeout: float = 10.0) -> float:
+def until(condition: Callable[[], bool], timeout: float = 30.0) -> float:
     """Poll for something that nobody reports, such as a process's end; return how long it took, in seconds."""
     begun = time.monotonic()
     while not condition():

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -73,6 +74,15 @@ class Owner:
 
 def has_ended(pid: int) -> bool:
     return not is_alive(pid)
+
+
+def descriptors(pid: int) -> list[str]:
+    """Return what a process has open, by kind."""
+    kinds: list[str] = []
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed since
+            kinds.append(str(descriptor.readlink()).partition(":")[0])
+    return kinds
 
 
 def is_alive(pid: int) -> bool:

@@ -3,12 +3,11 @@
 import os
 import signal
 import time
-from pathlib import Path
 
 import pytest
 
 from .fake_engine import FakeEngine, until
-from .owner import Owner, is_alive
+from .owner import Owner, descriptors, is_alive
 
 DAY = 86_400.0
 
@@ -39,7 +38,7 @@ def test_a_forked_child_lets_go_of_the_pipe_at_once(owner: Owner, engine: FakeEn
     arm(owner, engine, "sbx-1")
     assert owner.call("links") == 1
     child = owner.fork(keep_link=False)
-    until(lambda: not any("socket:" in str(fd.readlink()) for fd in Path(f"/proc/{child}/fd").iterdir()))
+    until(lambda: "socket" not in descriptors(child))
 
 
 def test_a_live_forked_child_that_holds_the_pipe_does_not_delay_the_end(owner: Owner, engine: FakeEngine) -> None:

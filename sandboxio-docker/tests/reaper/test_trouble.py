@@ -73,7 +73,7 @@ def test_an_engine_that_stalls_delays_no_answer_to_the_owner(engine: FakeEngine,
     begun = time.monotonic()
     reaper.expect("sbx-x", time.time() + 1000)
     assert reaper.status("sbx-0") == "lifetime"
-    assert time.monotonic() - begun < 1.0
+    assert time.monotonic() - begun < 5.0  # the engine would have let it wait for good
     for number in range(20):
         engine.create(f"sbx-{number}")
     engine.answering.set()
