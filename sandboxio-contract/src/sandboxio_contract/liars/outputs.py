@@ -6,7 +6,7 @@ import anyio
 from sandboxio.file_scripts import READ, WRITE
 from sandboxio.port import Chunk, Command, Exit, Killed
 
-from sandboxio_contract.liars.local import POLL, StubProcess, StubSession
+from sandboxio_contract.liars.local import StubProcess, StubSession
 from sandboxio_contract.liars.stub import StubBackend, running
 from sandboxio_contract.liars.stubs import Adapter
 from sandboxio_contract.liars.world import Record, World
@@ -14,6 +14,8 @@ from sandboxio_contract.liars.world import Record, World
 FULL = 1_000_000
 """Bytes that nobody has read, by which a command stands still."""
 DELAY = 0.4
+HELD, SHORT = 0.05, 1000
+"""Seconds for which a chunk of fewer bytes is held."""
 
 
 class _MergesProcess(StubProcess):
@@ -35,7 +37,7 @@ class _LingersProcess(StubProcess):
 class _DropsProcess(StubProcess):
     async def receive(self) -> Chunk | None:
         chunk = await super().receive()
-        await anyio.sleep(2 * POLL)  # who is cancelled here has lost it
+        await anyio.sleep(HELD if chunk and len(chunk.data) < SHORT else 0)  # who is cancelled here has lost it
         return chunk
 
 
