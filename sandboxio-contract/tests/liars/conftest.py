@@ -26,6 +26,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "DEADLINE", 0.5)
     monkeypatch.setattr(timeouts, "HANGS", 1.0)
     monkeypatch.setattr(timeouts, "BESIDE", 3.0)
+    monkeypatch.setattr(timeouts, "LIVES_ON", 1.0)
     monkeypatch.setattr(caps, "ENDLESS", 1.0)
     monkeypatch.setattr(lifetime, "LIFE", 2.0)
     monkeypatch.setattr(streams, "SLEEPS", 2.5)

@@ -21,6 +21,7 @@ from sandboxio_contract.rows.inside import (
     need_shell,
     output_of,
     raises,
+    until,
 )
 from sandboxio_contract.rows.refusing import recorded
 from sandboxio_contract.target import Target
@@ -37,6 +38,8 @@ UNBOUNDED: Mapping[str, Any] = {
 DEFAULT = 300.0
 BESIDE = 10.0
 """Seconds for a command that leaves a child running."""
+LIVES_ON = 5.0
+"""Seconds within which a child that lives on writes again."""
 HANGS = 2.0
 """Seconds for a creation whose provider does not answer."""
 
@@ -173,8 +176,7 @@ async def a_background_child_is_not_waited_for(target: Target) -> Finding:
             require(result.exit_code == 0, f"exit code {result.exit_code}")
             require("started" in result.stdout, f"turn {turn}: stdout {result.stdout[:40]!r} misses the command's own")
         before = await sb.files.read("alive")
-        await anyio.sleep(0.7)
-        after = await sb.files.read("alive")
+        after = await until(lambda: sb.files.read("alive"), lambda now: now != before, LIVES_ON)
         require(before != after, "the background child died with a successful run")
     return proven(f"run() returned after {took:.2f} s, and the children wrote on")
 
