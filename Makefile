@@ -6,8 +6,8 @@ DISTRIBUTIONS := sandboxio-core sandboxio-docker sandboxio-bubblewrap sandboxio-
 SOURCES := . $(DISTRIBUTIONS)
 PYPROJECTS := pyproject.toml $(DISTRIBUTIONS:%=%/pyproject.toml)
 ARGS ?=
-# Tests wait more than they compute, and what shares this machine's network waits for each other anyway.
-JOBS ?= 2
+# One more than the processors of a small machine: tests wait more than they compute.
+JOBS ?= 3
 
 .PHONY: venv engine engine-stop demo test lint format types clean
 
