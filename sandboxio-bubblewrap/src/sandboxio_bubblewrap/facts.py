@@ -45,8 +45,10 @@ def read(spec: SandboxSpec) -> Facts:
     :raises BackendUnavailable: there is no bwrap program. :raises ConfigurationError: the template can't be read.
     """
     config = spec.config
-    asked = config.cgroup if isinstance(config, BubblewrapConfig) else None
-    found = Machine(find_program(), find_home(asked), _roots(spec.template), _own_users(), _blocked())
+    assert isinstance(config, BubblewrapConfig)
+    found = Machine(
+        find_program(config.program), find_home(config.cgroup), _roots(spec.template), _own_users(), _blocked()
+    )
     return Facts({"machine": found}, {**BASELINE.maxima, **_sizes()})
 
 

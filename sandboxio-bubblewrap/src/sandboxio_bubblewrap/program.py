@@ -27,12 +27,13 @@ class Program:
 
 
 @cache
-def find_program() -> Program:
-    """Return the newest program.
+def find_program(named: str | None = None) -> Program:
+    """Return the newest program, or the one that is named.
 
     :raises BackendUnavailable: there is none that is new enough.
     """
-    found = [one for one in (_packaged(), _installed()) if one is not None]
+    candidates = (_packaged(), _installed()) if named is None else (_program(str(Path(named).parent), Path(named)),)
+    found = [one for one in candidates if one is not None]
     best = max(found, key=lambda one: one.version, default=None)
     if best is None or best.version < LOWEST:
         has = f"only version {'.'.join(map(str, best.version))} of bwrap" if best else "no bwrap program"

@@ -12,6 +12,10 @@ def ground_for(dsn: str) -> Ground:
         from sandboxio_contract.ground.docker import DockerGround
 
         return DockerGround(dsn)
+    if scheme == "bubblewrap":
+        from sandboxio_contract.ground.bubblewrap import BubblewrapGround
+
+        return BubblewrapGround(dsn)
     if scheme == "fake":
         from sandboxio_contract.ground.fake import FakeGround
 
