@@ -104,7 +104,7 @@ class BubblewrapBackend:
             )
         started = self._started.pop(sandbox_id)
         try:
-            return await open_session(started.stream, started.expires_at, plan.spec.network.egress, started.pid)
+            return await open_session(started.stream, started.expires_at, started.pid, _interfaces(plan))
         except AgentUnfit as unfit:
             raise AgentUnfit(f"{unfit.reason} {started.told()}") from unfit
         finally:
@@ -143,6 +143,8 @@ class BubblewrapBackend:
         try:
             handle().start(order, (its.fileno(), said, filtered))
             pid = _until_ready(plan.create_id, said)
+            if plan.parameters["linked"]:
+                handle().link(plan.create_id, pid)
         except BaseException:
             ours.close()
             os.close(said)
@@ -158,6 +160,13 @@ class BubblewrapBackend:
         else:
             self._started[plan.create_id] = Started(SocketStream(ours), pid, _expiry(plan.create_id), said)
         return plan.create_id
+
+
+def _interfaces(plan: Plan) -> frozenset[str] | None:
+    """Return the network interfaces that the sandbox must see; ``None``: this machine's."""
+    if plan.parameters["shares_network"]:
+        return None
+    return frozenset({"lo", "eth0"} if plan.parameters["linked"] else {"lo"})
 
 
 def _memory(name: str, content: bytes = b"") -> int:

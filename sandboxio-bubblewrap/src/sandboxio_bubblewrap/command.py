@@ -3,6 +3,7 @@
 import os
 import secrets
 import time
+from hashlib import sha256
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, cast
@@ -10,7 +11,7 @@ from typing import Any, cast
 from sandboxio.agent.bootstrap import agent_argv
 from sandboxio.planning import Plan
 
-from sandboxio_bubblewrap import rootfs, state
+from sandboxio_bubblewrap import network, rootfs, state
 from sandboxio_bubblewrap.cgroups import Home
 from sandboxio_bubblewrap.facts import Machine
 
@@ -45,6 +46,7 @@ def order(plan: Plan) -> dict[str, object]:
             "version": home.version,
             "groups": groups,
             "uid": os.geteuid() if uid is None else uid,
+            "network": network.chosen(cast("list[str] | None", parameters["allow"])) if parameters["linked"] else None,
         },
     }
 
@@ -55,7 +57,7 @@ def _argv(plan: Plan, machine: Machine, version: int, groups: tuple[str, ...]) -
     words: list[rootfs.Argument] = [
         {"source": program.folder, "below": str(Path(program.path).relative_to(program.folder))},
         *("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup"),
-        *(["--unshare-net"] if parameters["egress"] == "deny" else []),
+        *([] if parameters["shares_network"] else ["--unshare-net"]),
         *("--uid", str(rootfs.UID), "--gid", str(rootfs.UID), "--disable-userns", "--hostname", "sandbox"),
         *("--cap-drop", "ALL", "--die-with-parent", "--new-session", "--as-pid-1"),
         *("--seccomp", str(FILTER_FD), "--clearenv"),
@@ -63,8 +65,25 @@ def _argv(plan: Plan, machine: Machine, version: int, groups: tuple[str, ...]) -
     for name, value in {"PATH": roots.path, "HOME": rootfs.HOME, "USER": "sandbox", "LANG": "C.UTF-8"}.items():
         words += ["--setenv", name, value]
     words += rootfs.arguments(roots, str(etc_folder()), parameters["disk_mb"], parameters["shm_mb"])
+    if parameters["shares_network"] or (parameters["linked"] and parameters["allow"] is None):
+        words += _resolvers(roots)
     words += _counters(version, groups)
     return [*words, "--", *agent_argv()]
+
+
+def _resolvers(roots: rootfs.Roots) -> list[rootfs.Argument]:
+    """Show it the resolvers that it may reach, where it has a place for them."""
+    places = [source for source, to in roots.binds if to == "/etc"]
+    if roots.of_template and not any(Path(source, "resolv.conf").is_file() for source in places):
+        return []
+    content = "".join(f"nameserver {address}\n" for address in network.resolvers())
+    place = state.folder() / f"resolv-{sha256(content.encode()).hexdigest()[:16]}.conf"
+    if not place.exists():
+        new = place.with_suffix(f".{secrets.token_hex(4)}")
+        new.write_text(content, encoding="ascii")
+        new.chmod(0o644)
+        new.replace(place)
+    return ["--ro-bind", {"source": str(place)}, "/etc/resolv.conf"]
 
 
 def _counters(version: int, groups: tuple[str, ...]) -> list[rootfs.Argument]:

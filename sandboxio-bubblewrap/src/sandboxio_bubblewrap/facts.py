@@ -10,6 +10,7 @@ from sandboxio.errors import ConfigurationError
 from sandboxio.port import Facts
 from sandboxio.spec import SandboxSpec
 
+from sandboxio_bubblewrap import network
 from sandboxio_bubblewrap.cgroups import Home, Homeless, find_home
 from sandboxio_bubblewrap.config import BubblewrapConfig
 from sandboxio_bubblewrap.info import BASELINE
@@ -30,6 +31,7 @@ class Machine:
 
     :param own_users: whether each sandbox can be a user of its own on this machine, who owns nothing.
     :param blocked: why no user namespace can be made, and what to do about it.
+    :param unlinked: the same of a network of a sandbox's own that reaches the outside; looked at only where one is wanted.
     """
 
     program: Program
@@ -37,6 +39,7 @@ class Machine:
     roots: Roots
     own_users: bool
     blocked: tuple[str, str] | None
+    unlinked: tuple[str, str] | None = None
 
 
 def read(spec: SandboxSpec) -> Facts:
@@ -46,8 +49,15 @@ def read(spec: SandboxSpec) -> Facts:
     """
     config = spec.config
     assert isinstance(config, BubblewrapConfig)
+    own_users = _own_users()
+    wanted = spec.network.egress == "allow" or spec.network.allow
     found = Machine(
-        find_program(config.program), find_home(config.cgroup), _roots(spec.template), _own_users(), _blocked()
+        find_program(config.program),
+        find_home(config.cgroup),
+        _roots(spec.template),
+        own_users,
+        _blocked(),
+        network.missing(is_root=own_users) if wanted else None,
     )
     return Facts({"machine": found}, {**BASELINE.maxima, **_sizes()})
 

@@ -54,6 +54,14 @@ class Handle:
         assert isinstance(pid, int)
         return pid
 
+    def link(self, name: str, pid: int) -> None:
+        """Have a sandbox's network namespace linked to the outside as its record says.
+
+        :param pid: its own first process. :raises WardenRefuses: it can't be.
+        """
+        if not self._ask({"do": "link", "name": name, "pid": pid}, (), fresh=False)["known"]:
+            raise WardenRefuses("it ended before it had its network")
+
     def end(self, name: str) -> bool:
         """Have a sandbox ended; false if it is none of this process's."""
         try:

@@ -7,7 +7,7 @@ from pathlib import Path
 from sandboxio.isolation import IsolationTier
 from sandboxio.port import Observation
 
-from sandboxio_bubblewrap import cgroups, state
+from sandboxio_bubblewrap import cgroups, network, state
 from sandboxio_bubblewrap.rootfs import SHARED_MEMORY
 
 SPACES = ("mnt", "pid", "ipc", "uts", "user", "cgroup")
@@ -39,7 +39,11 @@ def observe(record: state.Record) -> Observation | None:
         applied |= cgroups.applied(record["version"], groups)
         pid = inside(record)
         if pid is not None:
-            applied |= {"network.egress": _egress(pid), "disk": _disk(pid), "isolation": _isolation(pid, record)}
+            applied |= {
+                "network.egress": _egress(pid, record["network"]),
+                "disk": _disk(pid),
+                "isolation": _isolation(pid, record),
+            }
     except (OSError, ValueError):
         pass  # it may be ending at this moment
     return Observation(
@@ -65,11 +69,15 @@ def _space(pid: int | str, name: str) -> str:
     return os.readlink(f"/proc/{pid}/ns/{name}")  # noqa: PTH115 - a link whose text is all there is
 
 
-def _egress(pid: int) -> str:
+def _egress(pid: int, planned: network.Network | None) -> str:
     if _space(pid, "net") == _space("self", "net"):
         return "allow"
     lines = Path(f"/proc/{pid}/net/dev").read_text(encoding="ascii").splitlines()[2:]
     others = [name for line in lines if (name := line.partition(":")[0].strip()) != "lo"]
+    if planned is not None and others == ["eth0"]:
+        if not network.holds(planned):
+            return "a link without its rules"
+        return "allow" if planned["allow"] is None else "deny"
     return f"interfaces {', '.join(others)}" if others else "deny"
 
 

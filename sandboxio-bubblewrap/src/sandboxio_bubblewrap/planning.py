@@ -1,6 +1,7 @@
 """From a spec and facts to what bwrap is told; pure."""
 
 from collections.abc import Mapping
+from ipaddress import ip_network
 from typing import Any
 
 from sandboxio.errors import BackendUnavailable, CapabilityNotSupported, ConfigurationError
@@ -26,11 +27,14 @@ def make_plan(spec: SandboxSpec, facts: Facts) -> Plan:
     machine = machine_of(facts)
     _refuse_machine(machine)
     _refuse_policies(spec)
+    _refuse_link(spec, machine)
     _check_metadata(spec.metadata)
     _refuse_lifetime(spec, facts)
     caps = resolve(spec.resources, facts.maxima)
     parameters: dict[str, object] = {
-        "egress": spec.network.egress,
+        "shares_network": _shares(spec),
+        "linked": (spec.network.egress == "allow" and not _shares(spec)) or bool(spec.network.allow),
+        "allow": list(spec.network.allow) if spec.network.allow else None,
         "disk_mb": caps.disk_mb,
         "shm_mb": caps.shm_mb,
         "caps": {"memory": caps.memory_mb * 2**20, "pids": caps.pids, "quota_us": caps.quota_us},
@@ -75,23 +79,44 @@ def _refuse_policies(spec: SandboxSpec) -> None:
         raise CapabilityNotSupported(
             'egress="learn" is not offered yet', hint='use egress="deny" or egress="allow"', why="not_yet"
         )
-    if network.allow:
+    names = tuple(entry for entry in network.allow if not _is_network(entry))
+    if names:
         raise CapabilityNotSupported(
-            f"allow={network.allow!r} is not offered here yet", hint="leave allow= empty", why="not_yet"
+            f"only addresses are filtered here, so a host name in allow={names!r} can't be enforced",
+            hint="list addresses or CIDRs; allowlists of names come with the adapters for E2B, Modal and Vercel",
+        )
+    if any(":" in entry for entry in network.allow):
+        raise CapabilityNotSupported(
+            "the network of a sandbox has IPv4 alone so far", hint="list IPv4 addresses and CIDRs", why="not_yet"
         )
     if network.ingress_ports:
         raise CapabilityNotSupported(
             "ingress_ports is not offered here yet", hint="leave ingress_ports empty", why="not_yet"
         )
-    if network.egress == "allow" and not (isinstance(spec.config, BubblewrapConfig) and spec.config.share_network):
-        raise CapabilityNotSupported(
-            'a network of the sandbox\'s own that reaches the outside is not offered here yet, so egress="allow" is refused',
-            hint="use Docker, or accept this machine's own network: BubblewrapConfig(share_network=True),"
-            " bubblewrap://?share_network=1",
-            why="not_yet",
-        )
     if spec.resources.gpu is not None:
         raise CapabilityNotSupported("GPUs are not offered here", hint="leave gpu unset", why="not_yet")
+
+
+def _shares(spec: SandboxSpec) -> bool:
+    return spec.network.egress == "allow" and isinstance(spec.config, BubblewrapConfig) and spec.config.share_network
+
+
+def _is_network(entry: str) -> bool:
+    try:
+        ip_network(entry)
+    except ValueError:
+        return False
+    return True
+
+
+def _refuse_link(spec: SandboxSpec, machine: Machine | None) -> None:
+    if machine is None or machine.unlinked is None or _shares(spec):
+        return
+    reason, fix = machine.unlinked
+    other = ", or accept this machine's own network: bubblewrap://?share_network=1" if not spec.network.allow else ""
+    raise CapabilityNotSupported(
+        f"no network of the sandbox's own that reaches the outside can be had: {reason}", hint=f"{fix}{other}"
+    )
 
 
 def _check_metadata(metadata: Mapping[str, str]) -> None:

@@ -1,9 +1,11 @@
 """The receipt of each policy item: what holds it, how that is known, and what stays possible."""
 
 from sandboxio.planning import Absent, Enforcement, Receipt
+from sandboxio.policy import Strength
 from sandboxio.spec import SandboxSpec
 
 from sandboxio_bubblewrap.caps import Caps
+from sandboxio_bubblewrap.config import BubblewrapConfig
 from sandboxio_bubblewrap.facts import Machine
 from sandboxio_bubblewrap.info import INFO
 
@@ -12,13 +14,18 @@ KERNEL = f"https://docs.kernel.org/admin-guide/cgroup-v1/ and cgroup-v2.html ({R
 NAMESPACES = f"https://man7.org/linux/man-pages/man7/network_namespaces.7.html ({READ})"
 TMPFS = f"https://docs.kernel.org/filesystems/tmpfs.html ({READ})"
 MEASURED = "measured with bubblewrap 0.11, Linux 6.18, 2026-11"
+LINK = (
+    "a network namespace of its own, linked to this machine, which forwards and hides it; nftables on this side of the link refuse"
+    " this machine itself, other sandboxes and link-local addresses"
+)
+ONLY_IPV4 = ("it has IPv4 alone", "resolvers are this machine's, unless they listen on it: then no name is looked up")
 
 
 def receipts(spec: SandboxSpec, caps: Caps, machine: Machine | None) -> tuple[Receipt, ...]:
     """Answer every policy item."""
     return (
-        _egress(spec.network.egress),
-        Absent("network.allow", "no allowlist was asked for"),
+        _egress(spec),
+        _allow(spec),
         Absent("network.ingress", "no port of the sandbox is published"),
         _applied("cpu", caps.cpu, "CPU control group: quota in each period of 100 ms"),
         _applied("memory", caps.memory_mb, "memory control group"),
@@ -54,28 +61,38 @@ def _applied(policy: str, requested: object, mechanism: str) -> Enforcement:
     return Enforcement(policy, requested, mechanism, "provider", "attested", source=KERNEL)
 
 
-def _egress(wanted: str) -> Enforcement:
+def _allow(spec: SandboxSpec) -> Receipt:
+    if not spec.network.allow:
+        return Absent("network.allow", "no allowlist was asked for")
+    return _network("network.allow", spec.network.allow, f"{LINK}, to these addresses", "address", ONLY_IPV4)
+
+
+def _network(
+    policy: str, requested: object, mechanism: str, strength: Strength, residuals: tuple[str, ...] = ()
+) -> Enforcement:
+    source = f"{NAMESPACES}; {MEASURED}"
+    return Enforcement(policy, requested, mechanism, "provider", "attested", strength, residuals, source)
+
+
+def _egress(spec: SandboxSpec) -> Enforcement:
+    wanted = spec.network.egress
+    if spec.network.allow:
+        return _network("network.egress", wanted, f"{LINK}, to the listed addresses alone", "address")
+    if wanted == "allow" and not (isinstance(spec.config, BubblewrapConfig) and spec.config.share_network):
+        routed = (
+            "all that this machine has routes to can be reached, private networks and containers of an engine included"
+        )
+        return _network("network.egress", wanted, LINK, "address", (*ONLY_IPV4, routed))
     if wanted == "allow":
         residuals = (
             "this machine's own network is shared: all that listens on its loopback, and its abstract unix sockets, can be reached",
             "other sandboxes of this kind, and gateway and metadata addresses, can be reached, too",
         )
-        return Enforcement(
-            "network.egress",
-            wanted,
-            "no network namespace (share_network)",
-            "provider",
-            "attested",
-            "address",
-            residuals,
-            NAMESPACES,
-        )
+        return _network("network.egress", wanted, "no network namespace (share_network)", "address", residuals)
     mechanism = (
         "a network namespace of its own with a loopback interface alone; the agent's filter refuses vsock sockets"
     )
-    return Enforcement(
-        "network.egress", wanted, mechanism, "provider", "attested", "interface", (), f"{NAMESPACES}; {MEASURED}"
-    )
+    return _network("network.egress", wanted, mechanism, "interface")
 
 
 def _disk(caps: Caps) -> Enforcement:

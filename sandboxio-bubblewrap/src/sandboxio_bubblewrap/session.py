@@ -14,16 +14,19 @@ BOOT_TIMEOUT = 30.0
 WITH_OWNER = "a bubblewrap sandbox ends with its owner: no daemon is there to keep it"
 
 
-async def open_session(stream: SocketStream, expires_at: float, egress: str, pid: int) -> AgentSession:
+async def open_session(
+    stream: SocketStream, expires_at: float, pid: int, interfaces: frozenset[str] | None
+) -> AgentSession:
     """Start the conversation with the agent, and compare what it sees with the policies.
 
     :param pid: the first process on this machine, which becomes the session's ``native``.
+    :param interfaces: the network interfaces that it must see and no others; ``None``: this machine's network is shared.
     :raises AgentUnfit: no agent answered. :raises PolicyNotEnforced: a policy does not hold inside.
     """
     lifetime = max(expires_at - time.time(), 0.01)
     session = await open_agent(stream, lifetime=lifetime, workdir=WORK, boot_timeout=BOOT_TIMEOUT)
     try:
-        check_inside(session.report, egress)
+        check_inside(session.report, interfaces)
     except BaseException:
         await session.aclose()
         raise
@@ -33,7 +36,7 @@ async def open_session(stream: SocketStream, expires_at: float, egress: str, pid
     return session
 
 
-def check_inside(report: BootReport, egress: str) -> None:
+def check_inside(report: BootReport, interfaces: frozenset[str] | None) -> None:
     """Judge the agent's report: extra evidence, never instead of what the kernel says on this side."""
     if not report.memory_closed or not report.descriptors_closed:
         raise AgentUnfit("the agent's memory and descriptors can't be closed to the commands it starts")
@@ -43,13 +46,13 @@ def check_inside(report: BootReport, egress: str) -> None:
         )
     if set(report.counters) != {"memory", "pids"}:
         raise PolicyNotEnforced("the sandbox does not see the counters of its control groups, so no hit would be told")
-    if egress != "deny":
+    if interfaces is None:
         return
-    if report.interfaces is None or set(report.interfaces) - {"lo"}:
-        raise PolicyNotEnforced(f'egress="deny", but the sandbox sees the interfaces {report.interfaces}')
+    if report.interfaces is None or set(report.interfaces) != interfaces:
+        raise PolicyNotEnforced(f"the sandbox sees the interfaces {report.interfaces}, not {sorted(interfaces)}")
     if {report.vsock, report.io_uring, report.foreign} != {"refused"}:
         raise PolicyNotEnforced(
-            f'egress="deny", but vsock sockets are {report.vsock}, io_uring {report.io_uring}, other processors\' calls'
-            f" {report.foreign} in this sandbox",
+            f"vsock sockets, which no network namespace confines, are {report.vsock} in this sandbox, io_uring {report.io_uring}, other"
+            f" processors' calls {report.foreign}",
             hint="use a template whose python3 has ctypes, so that the agent can install its filter",
         )

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
-from . import cgroups
+from . import cgroups, network
 
 SUFFIX = ".json"
 _START = 19
@@ -23,7 +23,7 @@ SWEEP = 2.0
 
 Record = dict[str, Any]
 """``name``, ``warden`` and ``first`` (pid and start), ``boot``, ``created``, ``expires``, ``labels``, ``version`` (of the control
-groups), ``groups``, ``uid`` (of the sandbox on the host), ``egress`` as planned."""
+groups), ``groups``, ``uid`` (of the sandbox on the host), ``network`` (see `network.Network`; ``None``: it has none that leads out)."""
 
 
 def folder(uid: int | None = None) -> Path:
@@ -116,6 +116,8 @@ def sweep() -> None:
     with _locked():
         for record in records():
             if not is_kept(record) and (record["boot"] != boot_id() or cgroups.end(tuple(record["groups"]), SWEEP)):
+                if record.get("network"):
+                    network.detach(record["network"])
                 forget(record["name"])
 
 

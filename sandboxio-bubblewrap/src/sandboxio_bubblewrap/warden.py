@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
-from . import cgroups, state
+from . import cgroups, network, state
 from .stage import Stage
 
 SLACK = 1.0
@@ -39,6 +39,7 @@ class Kept:
     pidfd: int
     groups: tuple[str, ...]
     deadline: float
+    network: network.Network | None
     ended: bool = False
 
 
@@ -97,6 +98,8 @@ class Warden:
         try:
             if message["do"] == "start":
                 answer = {"pid": self._start(descriptors)}
+            elif message["do"] == "link":
+                answer = {"known": self._link(message["name"], message["pid"])}
             else:
                 answer = {"known": self._end(message["name"])}
         except Exception as error:  # noqa: BLE001 - the owner hears of it, and raises it
@@ -121,7 +124,9 @@ class Warden:
         except BaseException:
             cgroups.end(groups, SLACK)
             raise
-        kept = Kept(name, pid, os.pidfd_open(pid), groups, _now() + order["lifetime"] + SLACK)
+        kept = Kept(
+            name, pid, os.pidfd_open(pid), groups, _now() + order["lifetime"] + SLACK, order["record"]["network"]
+        )
         self._kept[name] = kept
         self._waiting.register(kept.pidfd, selectors.EVENT_READ, kept)
         try:
@@ -132,6 +137,13 @@ class Warden:
             self._kill(kept)
             raise
         return pid
+
+    def _link(self, name: str, pid: int) -> bool:
+        kept = self._kept.get(name)
+        if kept is None or kept.network is None or pid not in cgroups.processes(kept.groups):
+            return False
+        network.attach(kept.network, pid)
+        return True
 
     def _word(self, word: str | dict[str, str], *, staged: bool) -> str:
         if isinstance(word, str):
@@ -160,6 +172,8 @@ class Warden:
         now = _now()
         for kept in list(self._kept.values()):
             if kept.ended and cgroups.kill(kept.groups) and cgroups.remove(kept.groups):
+                if kept.network is not None:
+                    network.detach(kept.network)
                 state.forget(kept.name)
                 del self._kept[kept.name]
             elif not kept.ended and now >= kept.deadline:

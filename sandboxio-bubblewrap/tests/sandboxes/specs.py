@@ -20,6 +20,7 @@ def found(
     home: Home | Homeless = Home(1, ("/sys/fs/cgroup/memory", "/sys/fs/cgroup/pids", "/sys/fs/cgroup/cpu")),  # noqa: B008
     *,
     blocked: tuple[str, str] | None = None,
+    unlinked: tuple[str, str] | None = None,
 ) -> Facts:
     machine = Machine(
         Program("/usr/bin", "/usr/bin/bwrap", (0, 11, 0)),
@@ -27,6 +28,7 @@ def found(
         Roots((("/usr", "/usr"),), (), "/usr/bin"),
         True,
         blocked,
+        unlinked,
     )
     return Facts({"machine": machine}, MAXIMA)
 

@@ -60,6 +60,8 @@ def test_a_small_memory_lowers_the_default_of_the_disk() -> None:
     [
         (spec_of(network=NetworkPolicy(egress="learn")), CapabilityNotSupported),
         (spec_of(network=NetworkPolicy(allow=("pypi.test",))), CapabilityNotSupported),
+        (spec_of(network=NetworkPolicy(allow=("198.51.100.7", "*.pypi.test"))), CapabilityNotSupported),
+        (spec_of(network=NetworkPolicy(allow=("2001:db8::/64",))), CapabilityNotSupported),
         (spec_of(network=NetworkPolicy(ingress_ports=(80,))), CapabilityNotSupported),
         (spec_of(resources=Resources(gpu="any")), CapabilityNotSupported),
         (spec_of(metadata={"key": "\udc80"}), ConfigurationError),
@@ -73,12 +75,32 @@ def test_what_is_not_offered_is_refused_offline_with_the_fix(spec: SandboxSpec, 
 
 
 def test_sharing_the_network_is_asked_for_and_named() -> None:
+    facts = found(unlinked=("only root can", "run as root"))
     network = NetworkPolicy(egress="allow")
-    with pytest.raises(CapabilityNotSupported, match="allow"):
-        make_plan(spec_of(network=network), BASELINE)
-    item = make_plan(spec_of(network=network, share_network=True), found())["network.egress"]
+    with pytest.raises(CapabilityNotSupported, match="only root can") as refused:
+        make_plan(spec_of(network=network), facts)
+    assert "run as root" in str(refused.value.hint)
+    assert "share_network=1" in str(refused.value.hint)
+    item = make_plan(spec_of(network=network, share_network=True), facts)["network.egress"]
     assert isinstance(item, Enforcement)
     assert "loopback" in item.residuals[0]
+    with pytest.raises(CapabilityNotSupported) as refused:  # what is shared can't be filtered
+        make_plan(spec_of(network=NetworkPolicy(allow=("198.51.100.7",)), share_network=True), facts)
+    assert "share_network" not in str(refused.value.hint)
+
+
+def test_an_allowlist_of_addresses_is_filtered_by_address() -> None:
+    network = NetworkPolicy(allow=("198.51.100.7", "198.51.100.0/25"))
+    spec = spec_of(network=network)
+    plan = make_plan(spec, found())
+    check_plan(plan, spec)
+    item = plan["network.allow"]
+    assert isinstance(item, Enforcement)
+    assert (item.requested, item.strength) == (network.allow, "address")
+    strict = spec_of(network=NetworkPolicy(allow=network.allow, min_strength="interface"))
+    plan = make_plan(strict, found())
+    with pytest.raises(CapabilityNotSupported, match="strength"):
+        check_plan(plan, strict)
 
 
 @pytest.mark.parametrize(

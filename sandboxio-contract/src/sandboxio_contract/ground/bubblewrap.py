@@ -243,7 +243,7 @@ class BubblewrapGround(Ground):
 
     def _pids(self, sandbox_id: str) -> list[int]:
         record = self._record(sandbox_id)
-        groups = record["groups"] if record else []
+        groups: list[str] = record["groups"] if record else []
         return sorted({int(pid) for group in groups for pid in _text(Path(group, "cgroup.procs")).split()})
 
     def _pid(self, sandbox_id: str) -> int:

@@ -65,7 +65,10 @@ async def what_cannot_be_enforced_is_refused(target: Target) -> Finding:
     parts: list[Part] = []
     async with recorded(target) as asking:
         for name, policy in _UNENFORCEABLE.items():
-            parts.append(await asking.refuses(name, CapabilityNotSupported, offered=True, network=policy))
+            judged_by = "NET-04" if name == "allow by address" else ""
+            parts.append(
+                await asking.refuses(name, CapabilityNotSupported, offered=True, judged_by=judged_by, network=policy)
+            )
     return summed(parts)
 
 

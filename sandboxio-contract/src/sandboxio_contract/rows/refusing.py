@@ -19,12 +19,20 @@ class Recorded:
         self._earlier = len(spied.wire.calls) if spied else 0
 
     async def refuses(
-        self, name: str, error: type[Exception], *, no_call: bool = False, offered: bool = False, **options: Any
+        self,
+        name: str,
+        error: type[Exception],
+        *,
+        no_call: bool = False,
+        offered: bool = False,
+        judged_by: str = "",
+        **options: Any,
     ) -> Part:
         """Ask for a sandbox that must be refused.
 
         :param no_call: the refusal needs no facts, so the provider must not even have been asked something.
         :param offered: the backend may grant it instead; then another row has to judge whether it holds.
+        :param judged_by: the requirement whose row does so.
         """
         before = len(self.calls())
         try:
@@ -36,6 +44,8 @@ class Recorded:
         except Violated as fact:
             return Part(name, "violated", str(fact))
         except Inconclusive as reason:
+            if offered and judged_by:
+                return Part(name, "proven", f"granted; {judged_by} judges whether it holds")
             return Part(name, "not-provable", str(reason))
         if self._spied is None:
             return Part(name, "not-provable", f"{type(raised).__name__}, but whether nothing happened: {self._unseen}")
