@@ -48,7 +48,7 @@ def check_inside(report: BootReport, interfaces: frozenset[str] | None) -> None:
         raise PolicyNotEnforced("the sandbox does not see the counters of its control groups, so no hit would be told")
     if interfaces is None:
         return
-    if report.interfaces is None or set(report.interfaces) != interfaces:
+    if report.interfaces is None or frozenset(report.interfaces) != interfaces:
         raise PolicyNotEnforced(f"the sandbox sees the interfaces {report.interfaces}, not {sorted(interfaces)}")
     if {report.vsock, report.io_uring, report.foreign} != {"refused"}:
         raise PolicyNotEnforced(

@@ -59,9 +59,17 @@ class BubblewrapGround(Ground):
             Object("control group", name, group)
             for name, groups in self._groups.items()
             for group in groups
-            if name not in known and mark.items() <= self._marked[name].items() and Path(group).is_dir()
+            if name not in known and mark.items() <= self._marked.get(name, {}).items() and Path(group).is_dir()
         ]
-        return [Object("sandbox", one["name"], "recorded") for one in found] + left
+        return [self._object(one) for one in found] + left
+
+    def _object(self, record: Mapping[str, Any]) -> Object:
+        """Name what a record stands for: a sandbox without its first process has ended, whatever is left of it."""
+        try:
+            self._pid(record["name"])
+        except Inconclusive:
+            return Object("remains", f"of {record['name']}", "no first process")
+        return Object("sandbox", record["name"], "recorded")
 
     def exists(self, sandbox_id: str) -> bool:
         """Whether there is a record of it, or a control group."""

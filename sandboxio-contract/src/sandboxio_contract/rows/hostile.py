@@ -165,9 +165,10 @@ def _no_help(process: "subprocess.Popen[str]", *, kill: bool) -> Generator[None]
         yield
         return
     stopped = [process.pid, *_descendants(process.pid)]
-    for pid in stopped:
-        os.kill(pid, signal.SIGSTOP)
     try:
+        for pid in stopped:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
         yield
     finally:
         for pid in reversed(stopped):
@@ -176,6 +177,10 @@ def _no_help(process: "subprocess.Popen[str]", *, kill: bool) -> Generator[None]
 
 
 def _descendants(root: int) -> list[int]:
+    """Return what a process started and what that started, but for what runs in a process namespace of its own.
+
+    That is a sandbox, where its provider is this machine's kernel: what it does by itself is the provider's side.
+    """
     parents: dict[int, int] = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -187,6 +192,13 @@ def _descendants(root: int) -> list[int]:
         above = pid
         while above in parents and above != root:
             above = parents[above]
-        if above == root and pid != root:
+        if above == root and pid != root and _space(pid) == _space(root):
             found.append(pid)
     return found
+
+
+def _space(pid: int) -> str | None:
+    try:
+        return str(Path(f"/proc/{pid}/ns/pid").readlink())
+    except OSError:
+        return None
