@@ -25,8 +25,10 @@ engine:
 engine-stop:
 	$(PYTHON) -m engine stop
 
-demo: venv engine
-	SANDBOXIO_BACKEND=$${SANDBOXIO_BACKEND:-docker://sandboxio-test/python} $(BIN)/sandboxio demo $(ARGS)
+# Where no engine answers the demo says so, and shows bubblewrap://, which needs none.
+demo: venv
+	@if [ -z "$$SANDBOXIO_BACKEND" ] && $(PYTHON) -m engine answers 2>/dev/null; then $(PYTHON) -m engine start && \
+	export SANDBOXIO_BACKEND=docker://sandboxio-test/python; fi; $(BIN)/sandboxio demo $(ARGS)
 
 # Without an engine the Docker tests are reported as not run; SANDBOXIO_REQUIRE=docker makes that a failure.
 test: venv

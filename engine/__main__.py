@@ -40,7 +40,13 @@ def status(settings: Settings) -> None:
     print("engine: ours is running")
 
 
-VERBS = {"start": start, "stop": daemon.stop, "status": status}
+def answers(settings: Settings) -> None:  # noqa: ARG001 - what every verb takes
+    """Fail unless an engine answers to a plain `docker` command, whoever started it."""
+    if not daemon.answers():
+        raise EngineError("no engine answers")
+
+
+VERBS = {"start": start, "answers": answers, "stop": daemon.stop, "status": status}
 
 
 def main(arguments: list[str]) -> str | None:

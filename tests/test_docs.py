@@ -11,13 +11,17 @@ import anyio
 import pytest
 from markdown_it import MarkdownIt
 
+from engine import daemon
+
 ROOT = Path(__file__).parents[1]
 PAGES = [
     path
     for pattern in ("README.md", "docs/**/*.md", "sandboxio-*/README.md", "examples/*/README.md")
     for path in sorted(ROOT.glob(pattern))
 ]
-TAGS = {"bubblewrap", "docker", "network", "continued"}
+TAGS = {"bubblewrap", "docker", "either", "network", "continued"}
+MADE_BY = "docker" if daemon.answers() else "bubblewrap"
+"""What makes the sandboxes of a block that is tagged `either`."""
 GUIDE = "guide"
 """Blocks of this tag are files of a session that `test_adapter_template.py` follows."""
 
@@ -61,15 +65,16 @@ def blocks_of(page: str, text: str) -> Iterator[Block]:
 def cases() -> Iterator[Any]:
     for page in PAGES:
         for block in blocks_of(str(page.relative_to(ROOT)), page.read_text()):
-            marks = [getattr(pytest.mark, tag) for tag in sorted(block.tags - {"continued"})]
+            tags = {MADE_BY if tag == "either" else tag for tag in block.tags - {"continued"}}
+            marks = [getattr(pytest.mark, tag) for tag in sorted(tags)]
             yield pytest.param(block, id=f"{block.page}:{block.line}", marks=marks)
 
 
 @pytest.mark.parametrize("block", list(cases()))
 def test_every_block_of_the_documentation_runs(block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(
-        "SANDBOXIO_BACKEND", "docker://sandboxio-test/python"
-    )  # the default image is not on every machine
+    embedded = "either" in block.tags and MADE_BY == "bubblewrap"
+    # The default image is not on every machine.
+    monkeypatch.setenv("SANDBOXIO_BACKEND", "bubblewrap://" if embedded else "docker://sandboxio-test/python")
     block.run()
 
 

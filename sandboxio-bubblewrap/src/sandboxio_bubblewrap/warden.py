@@ -26,6 +26,10 @@ PAUSE = 0.01
 FINAL = 10.0
 """Seconds for the end of everything, once the owner is gone."""
 MESSAGE = 65536
+NOBODY = [0, ""]
+"""Stands for a first process that is not there yet."""
+HIGH = 100
+"""Descriptors from here on are out of the way of those that a sandbox begins with."""
 FIXED = 4
 """How many descriptors a sandbox begins with: stdin and stdout, stderr, the filter."""
 
@@ -117,25 +121,25 @@ class Warden:
         name, groups = str(order["name"]), tuple(cast("list[str]", order["groups"]))
         home = cgroups.Home(order["version"], tuple(order["folders"]))
         argv = [self._word(word, staged=order["uid"] is not None) for word in order["argv"]]
+        record = {**order["record"], "warden": self._me, "first": NOBODY, "boot": self._boot}
         cgroups.ready(home)
+        state.write(record)  # before there is anything: should this process be killed, its groups are found by it
+        pid = 0
         try:
             cgroups.make(home.version, groups, order["caps"])
             pid = _spawn(argv, descriptors[1:], groups, order)
+            state.write({**record, "first": [pid, state.start_of(pid)]})
+            pidfd = os.pidfd_open(pid)
         except BaseException:
-            cgroups.end(groups, SLACK)
+            if pid:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            if cgroups.end(groups, SLACK):
+                state.forget(name)
             raise
-        kept = Kept(
-            name, pid, os.pidfd_open(pid), groups, _now() + order["lifetime"] + SLACK, order["record"]["network"]
-        )
+        kept = Kept(name, pid, pidfd, groups, _now() + order["lifetime"] + SLACK, record["network"])
         self._kept[name] = kept
-        self._waiting.register(kept.pidfd, selectors.EVENT_READ, kept)
-        try:
-            state.write(
-                {**order["record"], "warden": self._me, "first": [pid, state.start_of(pid)], "boot": self._boot}
-            )
-        except BaseException:
-            self._kill(kept)
-            raise
+        self._waiting.register(pidfd, selectors.EVENT_READ, kept)
         return pid
 
     def _link(self, name: str, pid: int) -> bool:
@@ -195,8 +199,9 @@ def _spawn(argv: list[str], descriptors: list[int], groups: tuple[str, ...], ord
     pid = os.fork()
     if pid == 0:
         os.close(told)
+        tell = os.dup2(tell, HIGH + FIXED + 1, inheritable=False)
         try:
-            _become(argv, descriptors, groups, order, tell)
+            _become(argv, descriptors, groups, order)
         except OSError as error:
             os.write(tell, f"{error.errno} {error}".encode())
         finally:
@@ -211,9 +216,7 @@ def _spawn(argv: list[str], descriptors: list[int], groups: tuple[str, ...], ord
     return pid
 
 
-def _become(
-    argv: list[str], descriptors: list[int], groups: tuple[str, ...], order: dict[str, Any], tell: int
-) -> NoReturn:
+def _become(argv: list[str], descriptors: list[int], groups: tuple[str, ...], order: dict[str, Any]) -> NoReturn:
     os.umask(0o022)
     for group in groups:
         entrance = os.open(f"{group}/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
@@ -222,11 +225,10 @@ def _become(
     for name, limits in order["limits"].items():
         _limit(getattr(resource, name), *limits)
     # Out of the way of the numbers that they are to have.
-    high = [os.dup2(one, 100 + index, inheritable=False) for index, one in enumerate([descriptors[0], *descriptors])]
-    os.dup2(tell, 100 + FIXED + 1, inheritable=False)
+    high = [os.dup2(one, HIGH + index, inheritable=False) for index, one in enumerate([descriptors[0], *descriptors])]
     for number, one in enumerate(high):
         os.dup2(one, number, inheritable=True)
-    os.closerange(FIXED, 100)
+    os.closerange(FIXED, HIGH)
     os.chdir("/")
     if order["uid"] is not None:
         os.setgroups([])

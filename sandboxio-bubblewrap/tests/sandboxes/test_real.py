@@ -13,9 +13,10 @@ import anyio
 import pytest
 import sandboxio
 from sandboxio import CapabilityNotSupported, NetworkPolicy, ResourceLimitExceeded, Resources
-from sandboxio_bubblewrap import state
+from sandboxio_bubblewrap import command, state
 from sandboxio_bubblewrap.backend import BubblewrapBackend
 from sandboxio_bubblewrap.config import BubblewrapConfig
+from sandboxio_bubblewrap.handle import WardenRefuses, handle
 
 from .ground import groups_of, owner, until
 from .specs import spec_of
@@ -189,3 +190,12 @@ async def test_a_sandbox_that_is_never_opened_ends_with_its_backend() -> None:
     )
     await backend.aclose()
     assert await anyio.to_thread.run_sync(until, lambda: not groups_of(name))
+
+
+async def test_a_program_that_can_not_be_started_leaves_nothing() -> None:
+    backend, spec = BubblewrapBackend(BubblewrapConfig()), spec_of()
+    order = command.order(backend.plan(spec, await backend.probe(spec)))
+    order["argv"] = ["/nowhere/bwrap"]
+    with pytest.raises(WardenRefuses, match="No such file"):
+        await anyio.to_thread.run_sync(handle().start, order, (0, 1, 2))
+    assert (groups_of(spec.create_id), state.read(spec.create_id)) == ([], None)

@@ -1,7 +1,8 @@
 """The functions of the package: create, connect, plan, list_managed, kill_managed, backend_info."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import anyio
@@ -14,7 +15,7 @@ from sandboxio.connecting import Connection
 from sandboxio.creation import create as create_opened
 from sandboxio.creation import plan_offline, plan_probed
 from sandboxio.destruction import close_backend, closing, destroy_for_sure
-from sandboxio.errors import ConfigurationError, CreateTimeout
+from sandboxio.errors import BackendUnavailable, ConfigurationError, CreateTimeout
 from sandboxio.guards import review_create
 from sandboxio.isolation import IsolationTier
 from sandboxio.pending import Pending
@@ -27,12 +28,14 @@ from sandboxio.redaction import Redactor
 from sandboxio.request import (
     FULL_ID,
     UNSAID,
+    WITHOUT_ENGINE,
     Prepared,
     Request,
     Unsaid,
     calls_to,
     check_id,
     in_time,
+    is_default,
     prepare,
     read_target,
     resolved_timeout,
@@ -78,7 +81,7 @@ class Creation(Pending):
             target = read_target(self._request.target, redactor)
             # The maximum is known once the adapter is loaded; that has to end in time, too.
             timeout = resolved_timeout(self._request.timeout, target, MAX_TIMEOUT)
-            with anyio.move_on_after(timeout) as scope:
+            with anyio.move_on_after(timeout) as scope, _naming_another(self._request.target):
                 prepared = await prepare(self._request, target, redactor)
                 scope.deadline = min(scope.deadline, anyio.current_time() + prepared.spec.timeout)
                 return await self._make(prepared)
@@ -256,6 +259,17 @@ def _managed(calls: PortCalls, seen: Observation) -> ManagedSandbox:
     text = calls.redactor.text
     labels = {text(key): text(value) for key, value in seen.labels.items()}
     return ManagedSandbox(seen.sandbox_id, calls.backend.info.name, text(seen.state), seen.created_at, labels)
+
+
+@contextmanager
+def _naming_another(target: object) -> Generator[None]:
+    """Have the error of a default target that does not answer name the one that needs no engine."""
+    try:
+        yield
+    except BackendUnavailable as error:
+        if is_default(target):
+            error.hint = f"{error.hint}; or name a target that needs no engine: create({WITHOUT_ENGINE!r})"
+        raise
 
 
 def _check_progress(progress: object) -> None:

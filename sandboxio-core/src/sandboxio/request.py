@@ -37,6 +37,8 @@ from sandboxio.threads import in_thread
 T = TypeVar("T")
 
 DEFAULT_TARGET = "docker://"
+WITHOUT_ENGINE = "bubblewrap://"
+"""What an error names where the default target was taken and does not answer; nothing ever falls back to it by itself."""
 
 _INSTANCES: Mapping[type, str] = {
     Resources: "pass sandboxio.Resources(cpu=…, memory_mb=…), or leave it out for the defaults",
@@ -162,6 +164,11 @@ def read_target(target: "str | BackendConfig | None", redactor: Redactor) -> Tar
     # The parameters are not shown: something secret may stand there by mistake.
     _logger.info("no target given: using %s://%s", parsed.backend, redactor.text(parsed.template or ""))
     return parsed
+
+
+def is_default(target: object) -> bool:
+    """Whether nobody named a target: neither the caller nor the environment."""
+    return target is None and not os.environ.get("SANDBOXIO_BACKEND")
 
 
 def check_id(sandbox_id: object) -> str:

@@ -13,9 +13,10 @@ import anyio
 from sandboxio.api import create
 from sandboxio.cli.control import Proof, has_program, not_provable, prove_denial
 from sandboxio.cli.table import render_table
-from sandboxio.errors import SandboxError
+from sandboxio.errors import BackendUnavailable, SandboxError
 from sandboxio.planning import Absent, Receipt
 from sandboxio.policy import NetworkPolicy
+from sandboxio.request import WITHOUT_ENGINE, is_default
 from sandboxio.sandbox import Sandbox
 
 _CODE = "import os, sys; print('hello from Python', sys.version.split()[0], 'as uid', os.getuid())"
@@ -50,7 +51,14 @@ class Report:
 def run_demo(target: str | None, *, as_json: bool) -> int:
     """Run the demo; 0 if all worked and no denial was violated."""
     report = Report(as_json)
-    anyio.run(_demo, report, target)
+    try:
+        anyio.run(_demo, report, target)
+    except BackendUnavailable:
+        if not is_default(target):
+            raise
+        print(f"No Docker engine answers: this is {WITHOUT_ENGINE}", file=sys.stderr, flush=True)
+        report = Report(as_json)
+        anyio.run(_demo, report, WITHOUT_ENGINE)
     if as_json:
         json.dump(
             {
