@@ -34,6 +34,8 @@ from sandboxio_contract.verdict import Finding, Inconclusive, Part, proven, requ
 
 Operation = tuple[str, str, str, Callable[[], Awaitable[object]]]
 """Its name, and the event and outcome that it is recorded with."""
+HELD = 0.2
+"""Seconds for which the request of a cancelled creation is held on."""
 
 
 class _Fails:
@@ -119,7 +121,7 @@ async def a_failing_sink_does_what_was_asked_for(target: Target) -> Finding:
         require(len(told) - before == 1, f"{len(told) - before} AuditSinkWarnings for a lost record of run(), not 1")
     mark = {"row": f"sink-{secrets.token_hex(3)}"}
     strict = AuditConfig(sinks=(sink,), on_sink_failure="fail")
-    await raises(AuditSinkError, _made(target, strict, mark), "create() without a record")
+    await raises(AuditSinkError, _made(target, target.dsn, strict, mark), "create() without a record")
     left = await left_over(target, mark, within=GRACE + SLACK)
     require(not left, f"a sandbox that could not be recorded lives on: {', '.join(map(str, left))}")
     sink.broken = False
@@ -261,19 +263,28 @@ async def _failed_creations(target: Target, queue: _Sinks, audit: AuditConfig) -
 
 
 async def _cancelled_creation(target: Target, queue: _Sinks, audit: AuditConfig) -> list[Part]:
+    """Cancel while the provider is asked for the sandbox: before that there is no operation, and nothing to record."""
     mark = {"row": f"cancelled-{secrets.token_hex(3)}"}
-    with anyio.move_on_after(0.02):
-        await _made(target, audit, mark)
-        queue.drain()
-        return []  # too quick to be cancelled
+    try:
+        with target.ground.spied() as spied:
+            gate = spied.wire.gate(spied.creates, "before send")
+            async with anyio.create_task_group() as group:
+                group.start_soon(_made, target, spied.dsn, audit, mark)
+                await target.look(gate.reached.wait, GRACE)
+                group.cancel_scope.cancel()
+                with anyio.CancelScope(shield=True):
+                    await anyio.sleep(HELD)
+                    gate.open()
+    except Inconclusive:
+        return []  # nobody can tell when that is
     _only(queue, "create() that was cancelled", "create", "cancelled")
     left = await left_over(target, mark, within=GRACE + SLACK)
     require(not left, f"a creation that was cancelled left {', '.join(map(str, left))}")
     return [Part("a cancelled creation", "proven", "create, cancelled")]
 
 
-async def _made(target: Target, audit: AuditConfig, mark: dict[str, str]) -> object:
-    made = await target.create(audit=audit, metadata=mark)
+async def _made(target: Target, dsn: str, audit: AuditConfig, mark: dict[str, str]) -> object:
+    made = await target.create(dsn=dsn, audit=audit, metadata=mark)
     await made.kill()
     return made
 
