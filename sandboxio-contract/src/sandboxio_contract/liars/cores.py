@@ -106,6 +106,12 @@ CORES: tuple[BrokenCore, ...] = (
         {"LOOP-01"},
     ),
     BrokenCore(
+        "core-unreasoned",
+        "the end of a lifetime is an end like any other",
+        ((Lease, "_gone_error", faults.unreasoned),),
+        {"TMO-02", "TMO-05"},
+    ),
+    BrokenCore(
         "core-hastens",
         "a kill that is interrupted is left at that",
         ((Lease, "end", faults.unprotected),),

@@ -10,7 +10,7 @@ from sandboxio import coverage, destruction, readback, request, sandbox
 from sandboxio.audit import AuditEvent, QueueSink
 from sandboxio.calls import PortCalls
 from sandboxio.command_files import CommandFiles
-from sandboxio.errors import ConfigurationError, OrphanedSandboxWarning, ProviderError, SandboxError
+from sandboxio.errors import ConfigurationError, OrphanedSandboxWarning, ProviderError, SandboxError, SandboxGone
 from sandboxio.execution import Budget
 from sandboxio.isolation import IsolationTier
 from sandboxio.lease import Lease
@@ -38,6 +38,7 @@ _init, _ended, _start, _call, _run = Value.__init__, Recorder.ended, Lease.start
 _warn_orphan, _recognised, _expired = destruction.warn_orphan, readback.recognised, Budget.expired
 _list, _mkdir, _write = CommandFiles.list, CommandFiles.mkdir, CommandFiles.write
 _written: Callable[..., Coroutine[Any, Any, list[str]]] = vars(Recorder)["_written"]
+_gone_error: Callable[..., SandboxGone] = vars(Lease)["_gone_error"]
 _finish: Callable[..., Coroutine[Any, Any, object]] = vars(OwnTask)["finish"]
 
 
@@ -82,6 +83,11 @@ def inherited(timeout: float | None) -> float | None:
 def defaulting(value: object, *rest: Any) -> float:
     """Take no timeout for the default."""
     return check_timeout(DEFAULT_TIMEOUT if value is None else value, *rest)
+
+
+def unreasoned(lease: Lease, _: str, *rest: Any) -> SandboxGone:
+    """Return the error for a sandbox that is gone, for no reason."""
+    return _gone_error(lease, "unknown", *rest)
 
 
 async def unprotected(lease: Lease) -> None:
