@@ -74,10 +74,16 @@ def test_a_strict_run_fails_on_what_no_row_judges(pytester: pytest.Pytester, run
     assert done.ret == pytest.ExitCode.TESTS_FAILED
 
 
-def test_an_unknown_requirement_is_a_usage_error(run: Run) -> None:
-    done = run("--sandboxio-target", "stub://", "--sandboxio-only", "NET-99")
+@pytest.mark.parametrize("name", ["NET-99", "NOT-*"])
+def test_an_unknown_requirement_is_a_usage_error(run: Run, name: str) -> None:
+    done = run("--sandboxio-target", "stub://", "--sandboxio-only", "NET-14", "--sandboxio-only", name)
     assert done.ret == pytest.ExitCode.USAGE_ERROR
-    done.stderr.fnmatch_lines(["*there is no requirement NET-99*"])
+    assert f"there is no requirement {name}\n" in done.stderr.str()
+
+
+def test_requirements_can_be_named_by_their_beginning(run: Run) -> None:
+    done = run("--sandboxio-target", "stub://", "--sandboxio-only", "ISO-0[24]")
+    assert [line.split()[0] for line in done.outlines if line.startswith(("ISO-", "NET-"))] == ["ISO-02", "ISO-04"]
 
 
 def test_other_test_runs_do_not_pay_for_the_plugin(pytester: pytest.Pytester) -> None:

@@ -3,6 +3,7 @@
 Neither sandboxio nor pydantic is imported before a target is judged, so that the plugin costs other test runs nothing.
 """
 
+import fnmatch
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -39,7 +40,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("sandboxio-contract")
     group.addoption("--sandboxio-target", action="append", default=[], metavar="DSN", help="judge this target")
     group.addoption("--sandboxio-report", metavar="FILE", type=Path, help="write the verdicts as JSON")
-    group.addoption("--sandboxio-only", action="append", default=[], metavar="ID", help="judge only this requirement")
+    group.addoption(
+        "--sandboxio-only",
+        action="append",
+        default=[],
+        metavar="ID",
+        help="judge only this requirement, or these: RUN-*",
+    )
     group.addoption(
         "--sandboxio-strict",
         action="store_true",
@@ -56,10 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Collect nothing but the contract where targets but no test files were named."""
     targets = _many(config, "--sandboxio-target")
     config.pluginmanager.register(Gathering(config), "sandboxio_contract_gathering")
-    given = _many(config, "--sandboxio-only")
-    unknown = set(given) - _known_ids() if given else set[str]()
-    if unknown:
-        raise pytest.UsageError(f"--sandboxio-only: there is no requirement {', '.join(sorted(unknown))}")
+    _only(config)
     for dsn in targets:
         _refuse_live(config, dsn)
     if targets and config.args_source is not pytest.Config.ArgsSource.ARGS:
@@ -108,7 +112,7 @@ class ContractCollector(pytest.Collector):
         from sandboxio_contract.rows import LOOPS, all_rows
 
         _refuse_live(self.config, self._contract.dsn, self._contract.ground)
-        only = {*self._contract.only, *_many(self.config, "--sandboxio-only")}
+        only = {*self._contract.only, *_only(self.config)}
         worker = hasattr(self.config, "workerinput")
         for row in all_rows():
             module = row.check.__module__.rpartition(".")[2]
@@ -235,7 +239,15 @@ def _refuse_live(config: pytest.Config, dsn: str, ground: "Ground | None" = None
             )
 
 
-def _known_ids() -> set[str]:
+def _only(config: pytest.Config) -> set[str]:
+    """Return the requirements that the command line names."""
+    given = _many(config, "--sandboxio-only")
+    if not given:
+        return set()
     from sandboxio_contract.requirements import RULES
 
-    return set(RULES)
+    found = {one: fnmatch.filter(RULES, one) for one in given}
+    unknown = [one for one, ids in found.items() if not ids]
+    if unknown:
+        raise pytest.UsageError(f"--sandboxio-only: there is no requirement {', '.join(sorted(unknown))}")
+    return {name for ids in found.values() for name in ids}
