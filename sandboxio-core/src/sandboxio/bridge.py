@@ -6,11 +6,13 @@ a stream is read no faster than its consumer takes it.
 """
 
 import asyncio
+import atexit
 import sys
+import threading
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from typing import Any, Generic, TypeVar, cast
 
@@ -21,8 +23,17 @@ from sandboxio.loop_thread import Hold, LoopThread, SharedThread
 from sandboxio.teardown import finish, teardown_grace
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 _shared = SharedThread("sandboxio-bridge")
+_left: set[Future[object]] = set()
+"""What `Bridge.leave` was given and has not ended."""
+
+
+@atexit.register
+def _wait_for_what_was_left() -> None:
+    if _left:
+        wait(tuple(_left), teardown_grace())
 
 
 class Bridge:
@@ -47,9 +58,41 @@ class Bridge:
             raise
         return _outcome(submitted.ended)
 
+    async def feed(self, items: AsyncIterator[T], work: "Callable[[AsyncIterator[T]], Coroutine[Any, Any, U]]") -> U:
+        """Run ``work`` in the SDK's loop with ``items`` of the caller's, each taken when it is asked for there.
+
+        If they fail, ``work`` fails where it waits for the next one: what it sends is never taken for whole.
+        """
+        fed: _Fed[T] = _Fed()
+        submitted = self._thread().submit(lambda: work(fed))
+        submitted.ended.add_done_callback(fed.wake)
+        try:
+            async for item in items:
+                if not await fed.give(item, submitted.ended):
+                    break  # it has ended without asking for more
+            fed.end()
+            await fed.until(submitted.ended.done)
+        except BaseException:
+            submitted.cancel()
+            await finish(lambda: fed.until(submitted.ended.done), teardown_grace(), lambda: None)
+            raise
+        return _outcome(submitted.ended)
+
     def iterate(self, make: Callable[[], AsyncIterator[T]]) -> "BridgedStream[T]":
         """Return the stream that ``make``, called in the SDK's loop, gives; close it with ``aclosing``."""
         return BridgedStream(self._thread(), make)
+
+    def leave(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Start work that nobody waits for, such as the end of what a given-up request may still make.
+
+        The thread stays for it, whatever becomes of this bridge; at the end of the process it is waited for, at most the
+        grace. Its errors are nobody's.
+        """
+        hold = _shared.hold()
+        left = hold.thread.submit(work).ended
+        _left.add(left)
+        left.add_done_callback(_left.discard)
+        left.add_done_callback(lambda _: hold.release_soon())
 
     async def aclose(self) -> None:
         """Give up the thread; it ends with its last user. Clients have to be closed before, with `call`."""
@@ -127,6 +170,61 @@ class BridgedStream(AsyncIterator[T], Generic[T]):
                 await close()
 
     def _wake(self, _: object = None) -> None:
+        if self._waker is not None:
+            self._waker.wake()
+
+
+class _Fed(AsyncIterator[T], Generic[T]):
+    """Items of the caller's, in the SDK's loop."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._asked: Future[tuple[T] | None] | None = None
+        self._ended = False
+        self._waker: _Waker | None = None
+
+    async def __anext__(self) -> T:
+        """Ask for the next one, in the SDK's loop."""
+        asked: Future[tuple[T] | None] = Future()
+        with self._lock:
+            if self._ended:
+                raise StopAsyncIteration
+            self._asked = asked
+        self.wake()
+        got = await asyncio.wrap_future(asked)
+        if got is None:
+            raise StopAsyncIteration
+        return got[0]
+
+    async def give(self, item: T, ended: "Future[Any]") -> bool:
+        """Hand one over when it is asked for; false if nobody asks any more."""
+        await self.until(lambda: ended.done() or self._asked is not None)
+        with self._lock:
+            asked, self._asked = self._asked, None
+        if asked is None:
+            return False
+        asked.set_result((item,))
+        return True
+
+    def end(self) -> None:
+        """Say that there are no more."""
+        with self._lock:
+            self._ended = True
+            asked, self._asked = self._asked, None
+        if asked is not None:
+            asked.set_result(None)
+
+    async def until(self, come: Callable[[], bool]) -> None:
+        """Wait until something has come about of which `wake` tells."""
+        while not come():
+            # Before it is looked for once more: it comes about in another thread.
+            self._waker = waker = _Waker()
+            if come():
+                return
+            await waker.wait()
+
+    def wake(self, _: object = None) -> None:
+        """Tell the caller's loop."""
         if self._waker is not None:
             self._waker.wake()
 

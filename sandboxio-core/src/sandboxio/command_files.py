@@ -72,7 +72,11 @@ class CommandFiles:
     ) -> None:
         """Write a temporary file beside the target, compare its size, then rename it; times in whole seconds."""
         token = secrets.token_hex(8)
-        wanted = (token, "" if mode is None else _mode(mode), "" if modified is None else _time(modified))
+        wanted = (
+            token,
+            "" if mode is None else mode_argument(mode),
+            "" if modified is None else time_argument(modified),
+        )
         try:
             sent, (size, target) = await self._send(path, wanted, chunks)
             if size != sent:
@@ -90,7 +94,7 @@ class CommandFiles:
         """Return what is known about one path."""
         entries = _entries(path, await self._run(scripts.STAT, path, path))
         if len(entries) != 1:
-            raise _nonsense(path)
+            raise nonsense(path)
         return entries[0]
 
     async def mkdir(self, path: str, *, parents: bool) -> None:
@@ -105,7 +109,7 @@ class CommandFiles:
         """Return what a link holds."""
         output = await self._run(scripts.READLINK, path, path)
         if not output.endswith(b"\n."):
-            raise _nonsense(path)
+            raise nonsense(path)
         return _text(output[:-2])
 
     async def make_link(self, path: str, target: str) -> None:
@@ -114,10 +118,10 @@ class CommandFiles:
 
     async def set_attributes(self, path: str, *, mode: int, modified: float) -> None:
         """Set a directory's permission bits and time, in whole seconds."""
-        await self._run(scripts.SET, path, path, _mode(mode), _time(modified))
+        await self._run(scripts.SET, path, path, mode_argument(mode), time_argument(modified))
 
     async def _start(self, script: str, *arguments: str, stdin: bool = False) -> ProcessDriver:
-        if not all(_is_text(argument) for argument in arguments):
+        if not all(is_text(argument) for argument in arguments):
             script, arguments = scripts.DECODE + script, tuple(map(_escaped, arguments))
         command = Command(("sh", "-c", script, "sh", *arguments), cwd="/", stdin=stdin)
         return await self._lease.start(command, self._lease.timeout)
@@ -141,7 +145,7 @@ class CommandFiles:
         self._check(path, ended)
         size, _, target = output.partition(b"\0")
         if not size.strip().isdigit() or not target:
-            raise _nonsense(path)
+            raise nonsense(path)
         return sent, (int(size), _text(target))
 
     async def _ends_by_itself(self, driver: ProcessDriver, path: str) -> bool:
@@ -199,7 +203,7 @@ def _entries(path: str, output: bytes) -> list[FileInfo]:
     try:
         return [_entry(*record.split(b"\n", 1)) for record in output.split(b"\0") if record]
     except (ValueError, TypeError):
-        raise _nonsense(path) from None
+        raise nonsense(path) from None
 
 
 def _entry(facts: bytes, path: bytes) -> FileInfo:
@@ -209,12 +213,14 @@ def _entry(facts: bytes, path: bytes) -> FileInfo:
     return FileInfo(_text(path), int(size), is_dir, link == b"l", bits & 0o7777, float(modified))
 
 
-def _nonsense(path: str) -> FileSystemError:
+def nonsense(path: str) -> FileSystemError:
+    """Return the error for an answer of a script's that can't be read."""
     # The tools are the sandbox's own, and may have been replaced.
     return FileSystemError(f"{path!r}: the sandbox's own tools gave an answer that makes no sense")
 
 
-def _is_text(argument: str) -> bool:
+def is_text(argument: str) -> bool:
+    """Whether an argument is text, which every provider's API carries."""
     return argument.isprintable() or not any("\ud800" <= character <= "\udfff" for character in argument)
 
 
@@ -223,11 +229,13 @@ def _escaped(argument: str) -> str:
     return "".join(f"\\0{byte:03o}" for byte in argument.encode("utf-8", "surrogateescape"))
 
 
-def _mode(mode: int) -> str:
+def mode_argument(mode: int) -> str:
+    """Return permission bits as ``chmod`` takes them."""
     return f"{mode & 0o7777:o}"
 
 
-def _time(modified: float) -> str:
+def time_argument(modified: float) -> str:
+    """Return a time for ``touch``."""
     # What every `touch` takes: some busybox know no fractions.
     return str(int(modified))
 

@@ -6,16 +6,17 @@ Nothing reads in the background: whoever waits for something reads.
 import signal
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
-import anyio.abc
 
 from sandboxio.errors import ConfigurationError, ExecutionError, ResourceLimitExceeded, SandboxGone
 from sandboxio.port import Chunk, Command, Exit, Killed, StreamName
 
 if TYPE_CHECKING:
-    from sandboxio.exec_session import ExecProgram
+    from anyio.abc import ByteReceiveStream, ByteSendStream
+
+    from sandboxio.port import Observation
 
 STARTED, NO_DIRECTORY = "started", "cwd"
 NO_FORK = (2, 254)
@@ -33,6 +34,58 @@ One that is killed at the moment of its own end has two who ask for its exit sta
 _LOST = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
 
 
+class Streams(Protocol):
+    """The streams of one command, as `anyio.abc.Process` has them; an adapter of an API makes its own."""
+
+    @property
+    def stdin(self) -> "ByteSendStream | None":
+        """Where to write; ``None`` if it is at its end."""
+        ...
+
+    @property
+    def stdout(self) -> "ByteReceiveStream | None":
+        """Where to read."""
+        ...
+
+    @property
+    def stderr(self) -> "ByteReceiveStream | None":
+        """Where to read."""
+        ...
+
+    @property
+    def returncode(self) -> int | None:
+        """How it ended, as far as is known: the exit code, minus a signal."""
+        ...
+
+    async def wait(self) -> int:
+        """Wait for its end."""
+        ...
+
+    def kill(self) -> None:
+        """Let go of it at once."""
+        ...
+
+    async def aclose(self) -> None:
+        """Give up what is held."""
+        ...
+
+
+class SandboxOfCommand(Protocol):
+    """The sandbox that a command runs in: what an adapter's backend is, beside a `Backend`."""
+
+    async def limit_hit(self, sandbox_id: str, since: float) -> str | None:
+        """Return the field of `Resources` for whose cap a process of a sandbox was killed since then (epoch), if any."""
+        ...
+
+    async def observe(self, sandbox_id: str) -> "Observation | None":
+        """As `Backend.observe`."""
+        ...
+
+    async def destroy(self, sandbox_id: str) -> None:
+        """As `Backend.destroy`."""
+        ...
+
+
 class ExecCommand:
     """A `ProcessDriver`.
 
@@ -42,9 +95,9 @@ class ExecCommand:
 
     def __init__(
         self,
-        process: anyio.abc.Process,
+        process: Streams,
         word: bytes,
-        program: "ExecProgram",
+        program: SandboxOfCommand,
         sandbox_id: str,
         running: "set[ExecCommand]",
     ) -> None:

@@ -16,8 +16,8 @@ import anyio
 
 from sandboxio.capabilities import Capability
 from sandboxio.errors import ConfigurationError
-from sandboxio.exec_command import ExecCommand
-from sandboxio.port import CODE_PATH, Command, Observation
+from sandboxio.exec_command import ExecCommand, SandboxOfCommand
+from sandboxio.port import CODE_PATH, Command
 from sandboxio.redaction import shown_name
 
 SHELL = r"""
@@ -55,7 +55,7 @@ FEATURES = (
 """What a backend has by its sessions being these."""
 
 
-class ExecProgram(Protocol):
+class ExecProgram(SandboxOfCommand, Protocol):
     """The program: what an adapter's backend is, beside a `Backend`."""
 
     @property
@@ -79,18 +79,6 @@ class ExecProgram(Protocol):
         :param names: the variables that it passes on from its own environment, by name, so that no value is an argument.
         :param stdin: whether it passes its stdin on; else the command's is at its end.
         """
-        ...
-
-    async def limit_hit(self, sandbox_id: str, since: float) -> str | None:
-        """Return the field of `Resources` for whose cap a process of a sandbox was killed since then (epoch), if any."""
-        ...
-
-    async def observe(self, sandbox_id: str) -> Observation | None:
-        """As `Backend.observe`."""
-        ...
-
-    async def destroy(self, sandbox_id: str) -> None:
-        """As `Backend.destroy`."""
         ...
 
 

@@ -16,6 +16,17 @@ READ = """
 exec cat < "$1"
 """
 
+READ_SMALL = READ.replace(
+    "exec cat", 's=$(wc -c < "$1")\n[ "$s" -gt "$2" ] && { printf %s "$s" >&2; exit 52; }\nexec cat'
+)
+"""The same for a file of at most ``$2`` bytes; a larger one is left to another way, and its size is told on stderr."""
+
+COUNT = """
+if [ -n "$2" ]; then touch -c -d "@$2" "$1" || exit 50; fi
+wc -c < "$1"
+"""
+"""Tells what arrived of a content that came another way, and sets its time."""
+
 WHY_NOT = """
 why_not() {
   p=$1

@@ -11,11 +11,12 @@ from sandboxio.audit import EventName
 from sandboxio.border import masked
 from sandboxio.command_files import CommandFiles
 from sandboxio.commands import input_bytes, resolve_path
+from sandboxio.content_files import ContentFiles
 from sandboxio.downloading import DEFAULT_MAX_BYTES, download
 from sandboxio.errors import ConfigurationError, FileSystemError, NotADirectory, PathNotFound
 from sandboxio.file_calls import FileCalls, as_generator, disk_cap
 from sandboxio.file_streams import FileReader, FileWriter, reading, writing
-from sandboxio.port import FileInfo, HasFiles
+from sandboxio.port import FileInfo, HasContents, HasFiles
 from sandboxio.records import Record
 from sandboxio.redaction import raise_from, shown_name, shown_number
 from sandboxio.result import check_max_output
@@ -198,7 +199,9 @@ class Files:
     @property
     def _service(self) -> HasFiles:
         session = self._lease.session
-        return session if isinstance(session, HasFiles) else CommandFiles(self._lease)
+        if isinstance(session, HasFiles):
+            return session
+        return ContentFiles(self._lease, session) if isinstance(session, HasContents) else CommandFiles(self._lease)
 
     async def _write(self, target: str, content: memoryview) -> None:
         with disk_cap(self._lease):

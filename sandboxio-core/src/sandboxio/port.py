@@ -18,6 +18,7 @@ from sandboxio.isolation import IsolationTier
 from sandboxio.port_options import CountsDenials as CountsDenials
 from sandboxio.port_options import Detaches as Detaches
 from sandboxio.port_options import FileInfo as FileInfo
+from sandboxio.port_options import HasContents as HasContents
 from sandboxio.port_options import HasFiles as HasFiles
 from sandboxio.port_options import HasTrees as HasTrees
 from sandboxio.port_options import HoldsSecrets as HoldsSecrets

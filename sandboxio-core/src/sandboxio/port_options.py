@@ -131,3 +131,22 @@ class HasTrees(HasFiles, Protocol):
     async def set_attributes(self, path: str, *, mode: int, modified: float) -> None:
         """Set a directory's permission bits and time."""
         ...
+
+
+@runtime_checkable
+class HasContents(Protocol):
+    """A `Session` whose provider carries large contents beside commands; all else about files core does by commands.
+
+    Paths are absolute, text, and core's own choice: what they name was looked at by a command before.
+    """
+
+    def read_content(self, path: str) -> AsyncIterator[bytes]:
+        """Iterate over a regular file's content in chunks."""
+        ...
+
+    async def write_content(self, path: str, chunks: AsyncIterator[bytes]) -> None:
+        """Write the content of a file that is there and empty, no faster than it is taken; a part of it may stay.
+
+        What arrived is counted afterwards.
+        """
+        ...

@@ -219,7 +219,7 @@ def _spec(request: Request, target: Target, info: BackendInfo) -> SandboxSpec:
 
 def _resources(given: Resources | None, config: BackendConfig, info: BackendInfo) -> Resources:
     resources = _instance(Resources() if given is None else given, Resources, "resources")
-    if not info.resource_caps_supported and not resources.is_default:
+    if not info.resource_caps_supported and not resources.replace(gpu=None).is_default:  # a GPU is no cap
         raise ConfigurationError(
             f"caps on {info.name} belong to the template {config.template or 'in use'}, not to the sandbox",
             hint="change cpu, memory and disk in the template, and leave resources= out",
