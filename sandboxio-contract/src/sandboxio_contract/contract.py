@@ -15,6 +15,7 @@ class Contract:
     :param ground: how the suite looks at the backend's world; chosen by the backend's name if not given.
     :param register: backends without an entry point, name → ``"package.module:object"``.
     :param path: where they are found.
+    :param name: what reports call the target; its DSN if not given, which may be another one in each run.
     """
 
     dsn: str
@@ -22,3 +23,4 @@ class Contract:
     ground: Ground | None = None
     register: Mapping[str, str] = field(default_factory=dict[str, str])
     path: Sequence[str] = ()
+    name: str | None = None

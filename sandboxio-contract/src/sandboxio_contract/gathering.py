@@ -70,7 +70,7 @@ class Gathering:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print one line per requirement."""
         for report in self._reports():
-            terminalreporter.section(f"contract: {report.target}")
+            terminalreporter.section(f"contract: {report.title}")
             for line in report.shown():
                 bad, open_ = line.status in ("violated", "not run"), line.status == "not-provable"
                 terminalreporter.line(report.text(line), red=bad, yellow=open_)

@@ -174,7 +174,7 @@ class RowItem(pytest.Item):
         known = self.config.stash[TARGETS]
         if self._contract.dsn not in known:
             one = self._contract
-            known[one.dsn] = Target(one.dsn, one.ground, register=one.register, path=one.path)
+            known[one.dsn] = Target(one.dsn, one.ground, register=one.register, path=one.path, name=one.name)
         return known[self._contract.dsn]
 
     def release(self) -> None:

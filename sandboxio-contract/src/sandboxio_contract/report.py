@@ -34,6 +34,12 @@ class Report:
     target: str
     lines: tuple[Line, ...]
     distribution: str = ""
+    emulator: bool = False
+
+    @property
+    def title(self) -> str:
+        """The target, and whether an emulator stood in for it."""
+        return f"{self.target} (emulator)" if self.emulator else self.target
 
     def failures(self, *, strict: bool = False) -> list[str]:
         """Return why the run failed, a sentence each.
@@ -75,7 +81,7 @@ class Report:
         return {
             "schema": SCHEMA,
             "target": self.target,
-            "emulator": False,
+            "emulator": self.emulator,
             "versions": _versions(self.distribution),
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "requirements": rows,
@@ -115,7 +121,7 @@ def judge(target: str, results: Iterable[Result], distribution: str = "") -> Rep
         else:
             status = worst(result.status for result in own)
             lines.append(Line(requirement, status, _evidence(own, status), own))
-    return Report(target, tuple(lines), distribution)
+    return Report(target, tuple(lines), distribution, any(result.emulator for result in found))
 
 
 def markdown(reports: Iterable[Mapping[str, Any]]) -> str:

@@ -17,7 +17,11 @@ from sandboxio_contract.verdict import Finding, Inconclusive, NotRun, Part, Refu
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one row found on one loop. ``seconds`` is how long it took."""
+    """What one row found on one loop.
+
+    :param seconds: how long it took.
+    :param emulator: whether an emulator of the provider was judged.
+    """
 
     target: str
     requirement: str
@@ -27,6 +31,7 @@ class Result:
     evidence: str
     parts: tuple[Part, ...]
     seconds: float
+    emulator: bool = False
 
     def as_data(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -43,9 +48,10 @@ class Result:
 def run_row(row: Row, target: Target, loop: Loop) -> Result:
     """Run one row to its verdict; nothing escapes but KeyboardInterrupt and the like."""
     started = time.monotonic()
-    finding = _finding(row, target, loop)
+    with target.ground.surroundings():
+        finding = _finding(row, target, loop)
     return Result(
-        target.dsn,
+        target.name,
         row.requirement,
         row.name,
         loop,
@@ -53,6 +59,7 @@ def run_row(row: Row, target: Target, loop: Loop) -> Result:
         finding.evidence,
         finding.parts,
         round(time.monotonic() - started, 3),
+        target.ground.emulator,
     )
 
 
@@ -62,6 +69,8 @@ def _finding(row: Row, target: Target, loop: Loop) -> Finding:
     declared = anyio.run(target.info)
     if row.world and declared.simulated:
         return Finding("simulated", "a fake: what it says of the world proves nothing")
+    if row.own_caps and not declared.resource_caps_supported:
+        return Finding("not applicable", "caps belong to the template here: CAP-06 judges the refusal of any other")
     # Without its credentials no target can be had, and some rows are about just that.
     asked = not (row.uncredentialed and any(name not in os.environ for name in declared.credentials))
     # Rows judge warnings themselves; a runner that makes errors of them would change what the backend does.

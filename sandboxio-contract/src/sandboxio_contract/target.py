@@ -52,8 +52,11 @@ class Target:
         *,
         register: Mapping[str, str] | None = None,
         path: Sequence[str] = (),
+        name: str | None = None,
     ) -> None:
         self.dsn = dsn
+        self.name = name or dsn
+        """What reports call it."""
         self.register: Mapping[str, str] = register or {}
         self.path = tuple(path)
         for name, adapter in self.register.items():
@@ -80,6 +83,15 @@ class Target:
     async def info(self) -> "BackendInfo":
         """Return what the backend declares."""
         return await sandboxio.backend_info(self.dsn)
+
+    async def tier(self) -> sandboxio.IsolationTier:
+        """Return the isolation that a sandbox of this target is to have: at most what its backend declares."""
+        declared = (await self.info()).tier
+        try:
+            planned = (await sandboxio.plan(self.dsn)).tier
+        except _REFUSALS:
+            return declared
+        return min(declared, planned, key=lambda tier: tier.rank)
 
     def create(
         self, *, dsn: "str | BackendConfig | None" = None, metadata: Mapping[str, str] | None = None, **options: Any

@@ -105,7 +105,7 @@ def test_files_are_touched_as_the_user_who_is_named() -> None:
             descriptor = await one.open("/home/user/a b", os.O_WRONLY | os.O_CREAT, user="user")
             write_all(descriptor, b"hello")
             entry = (await one.file("stat", "/home/user/a b", user="user"))["entry"]
-            assert (entry["size"], entry["uid"], entry["kind"]) == (5, 1000, "file")
+            assert (entry["size"], entry["uid"], entry["kind"]) == (5, one.machine.user_id, "file")
             assert [one["path"] for one in await one.entries("/home", 2, user="user")] == [
                 "/home/user",
                 "/home/user/a b",

@@ -73,7 +73,7 @@ ASK = """
 import socket, sys
 one = socket.create_connection((sys.argv[1], 80), 5)
 one.settimeout(5)
-one.sendall(b"SBXC " + sys.argv[2].encode() + b".tcp4-80\\nHost: " + sys.argv[3].encode() + b"\\r\\n\\r\\n")
+one.sendall(f"GET / HTTP/1.1\\r\\nHost: {sys.argv[3]}\\r\\nX: SBXC {sys.argv[2]}.tcp4-80\\n\\r\\n".encode())
 print(one.recv(100).decode()[:4])
 """
 

@@ -20,7 +20,7 @@ class Provider:
     def __init__(self) -> None:
         self.made: list[str] = []
 
-    async def answer(self, request: Request) -> web.StreamResponse | None:
+    async def answer(self, request: Request) -> web.StreamResponse:
         if request.method == "GET" and request.path == "/stream":
             async with request.stream({"Content-Type": "text/plain"}) as stream:
                 for number in range(3):

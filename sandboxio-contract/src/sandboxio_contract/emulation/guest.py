@@ -8,10 +8,12 @@ import asyncio
 import contextlib
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,8 +25,7 @@ _PROGRAM = "import sys; sys.path.insert(0, sys.argv[2]); from sandboxio_contract
 _Answers = asyncio.Queue[tuple[dict[str, Any], list[int]]]
 _MESSAGE = 1 << 20
 _SECONDS = 20.0
-USER = 1000
-"""The id of the ordinary user of every guest."""
+_FIRST_USER, _USERS = 200_000, 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +34,19 @@ class Machine:
 
     :param user: the ordinary user's name; there is also ``root``.
     :param disk_mb: what may be written, in memory.
+    :param memory_mb: what one command may map, and ``processes`` how many the ordinary user may have: so that no code in it
+        takes all that this machine has.
+    :param user_id: the ordinary user's, another one in each guest: the kernel counts processes by it.
     :param resolvers: name servers, as they stand in ``/etc/resolv.conf``.
     """
 
     hostname: str = "emulated"
     user: str = "user"
     disk_mb: int = 4096
+    memory_mb: int = 2048
+    processes: int = 512
     resolvers: tuple[str, ...] = ()
+    user_id: int = field(default_factory=lambda: _FIRST_USER + secrets.randbelow(_USERS))
     etc: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
@@ -49,14 +56,16 @@ class Machine:
 
     def uid(self, name: str) -> int:
         """Return a user's id. :raises KeyError: there is no such user."""
-        return {"root": 0, self.user: USER, "0": 0, str(USER): USER}[name]
+        return {"root": 0, self.user: self.user_id, "0": 0, str(self.user_id): self.user_id}[name]
 
     def files(self) -> dict[str, str]:
         """Return what stands in ``/etc``."""
-        accounts = f"root:x:0:0:root:/root:/bin/bash\n{self.user}:x:{USER}:{USER}::{self.home}:/bin/bash\n"
+        accounts = (
+            f"root:x:0:0:root:/root:/bin/bash\n{self.user}:x:{self.user_id}:{self.user_id}::{self.home}:/bin/bash\n"
+        )
         return {
             "passwd": accounts,
-            "group": f"root:x:0:\n{self.user}:x:{USER}:\n",
+            "group": f"root:x:0:\n{self.user}:x:{self.user_id}:\n",
             "hosts": f"127.0.0.1 localhost\n::1 localhost\n127.0.1.1 {self.hostname}\n",
             "hostname": f"{self.hostname}\n",
             "resolv.conf": "".join(f"nameserver {one}\n" for one in self.resolvers),
@@ -80,9 +89,11 @@ class Started:
 class Guest:
     """A sandbox that runs. Everything is asked in the loop that started it."""
 
-    def __init__(self, machine: Machine, holder: "subprocess.Popen[bytes]", control: socket.socket) -> None:
-        self.machine = machine
-        self._holder, self._control = holder, control
+    def __init__(self, machine: Machine, pid: int, control: socket.socket) -> None:
+        self.machine, self.pid = machine, pid
+        """``pid``: a process that shares the guest's network, on this machine."""
+        self._control = control
+        self._ended = _end_of(pid)
         self._waiting: dict[int, _Answers] = {}
         self._running: dict[int, asyncio.Future[int]] = {}
         self._early: dict[int, int] = {}
@@ -100,21 +111,17 @@ class Guest:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         for end in (ours, theirs):
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MESSAGE * 2)
-        with theirs:
-            argv = [sys.executable, "-I", "-S", "-c", _PROGRAM, str(theirs.fileno()), _ROOT]
-            holder = await asyncio.to_thread(
-                subprocess.Popen, argv, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, cwd="/", env={}
-            )
         order = {
             "root": "/mnt",
             "disk_mb": machine.disk_mb,
             "etc": machine.files(),
-            "homes": {machine.home: USER},
+            "homes": {machine.home: machine.user_id},
             "hostname": machine.hostname,
         }
-        ours.send(json.dumps(order).encode())
+        with theirs:
+            pid = await asyncio.to_thread(_factory.start, order, theirs)
         ours.setblocking(False)
-        guest = cls(machine, holder, ours)
+        guest = cls(machine, pid, ours)
         try:
             async with asyncio.timeout(_SECONDS):
                 await guest._ready
@@ -122,11 +129,6 @@ class Guest:
             await guest.close()
             raise
         return guest
-
-    @property
-    def pid(self) -> int:
-        """The id of a process that shares the guest's network, on this machine."""
-        return self._holder.pid
 
     @property
     def alive(self) -> bool:
@@ -151,7 +153,17 @@ class Guest:
         """
         uid = self.machine.uid(user)
         answer, _ = await self._ask(
-            {"do": "start", "argv": list(argv), "env": dict(env), "cwd": cwd, "uid": uid, "session": session}, streams
+            {
+                "do": "start",
+                "argv": list(argv),
+                "env": dict(env),
+                "cwd": cwd,
+                "uid": uid,
+                "session": session,
+                "memory_mb": self.machine.memory_mb,
+                "processes": self.machine.processes,
+            },
+            streams,
         )
         pid = int(answer["pid"])
         ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -190,15 +202,14 @@ class Guest:
     async def close(self) -> None:
         """End everything in it. Nothing happens the second time."""
         self._lost()
-        await asyncio.to_thread(self._end)
-
-    def _end(self) -> None:
         # The first process ends with its control socket, and all others with it; its parent, with the network, then ends.
         try:
-            self._holder.wait(_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._holder.kill()
-            self._holder.wait()
+            async with asyncio.timeout(_SECONDS):
+                await self._ended.wait()
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+            await self._ended.wait()
 
     def _file(self, call: str, arguments: Sequence[object], user: str) -> dict[str, Any]:
         return {"do": "file", "call": call, "arguments": list(arguments), "uid": self.machine.uid(user)}
@@ -286,3 +297,56 @@ class Guest:
             if not ended.done():
                 ended.set_exception(GuestGone())
                 ended.exception()
+
+
+class _Factory:
+    """The program that guests are started by; it is started for the first of a process, and ends with that process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pid = 0
+        self._orders: socket.socket | None = None
+
+    def start(self, order: Mapping[str, object], control: socket.socket) -> int:
+        """Return the id of a guest's holder."""
+        with self._lock:
+            if self._orders is None or self._pid != os.getpid():
+                self._orders, self._pid = self._begin(), os.getpid()
+            socket.send_fds(self._orders, [json.dumps(order).encode()], [control.fileno()])
+            return int(self._orders.recv(100))
+
+    @staticmethod
+    def _begin() -> socket.socket:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.settimeout(_SECONDS)
+        argv = [sys.executable, "-I", "-S", "-c", _PROGRAM, str(theirs.fileno()), _ROOT]
+        with theirs:
+            # Twice forked, so that it is nobody's to wait for.
+            launched = subprocess.run(
+                ["sh", "-c", '"$@" </dev/null >/dev/null &', "sh", *argv],
+                pass_fds=(theirs.fileno(),), cwd="/", env={}, check=True, start_new_session=True,
+            )  # fmt: skip
+            del launched
+        return ours
+
+
+_factory = _Factory()
+
+
+def _end_of(pid: int) -> asyncio.Event:
+    """Return an event for the end of a process that is no child of this one."""
+    ended = asyncio.Event()
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        ended.set()
+        return ended
+    loop = asyncio.get_running_loop()
+
+    def end() -> None:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+        ended.set()
+
+    loop.add_reader(descriptor, end)
+    return ended

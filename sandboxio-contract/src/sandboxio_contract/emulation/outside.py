@@ -37,24 +37,25 @@ class Egress:
     :param deny: networks that are not; `EVERYTHING` closes all.
     :param names: host names, ``*.suffix`` and ``*``, let through on ports 80 and 443 alone, by what the connection itself
         says in its Host header or its TLS server name; whoever lies there gets through, as with real providers.
+    :param never: networks that are not let through whatever else is said.
     """
 
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
 
     def rules(self) -> str:
         """Return the filter for nft; nothing where all is open."""
-        if not self.deny:
+        if not (self.deny or self.never):
             return ""
         lines = ["oifname lo accept", "ct state established,related accept", f"meta mark {RELAY_MARK} accept"]
         lines += ["icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert, nd-router-solicit } accept"]
         if self.names:  # where the redirection below has led it
             lines += [f"ip daddr 127.0.0.1 tcp dport {RELAY_PORT} accept"]
+        lines += _rejects(self.never)
         lines += [f"{_family(one)} daddr {one} accept" for one in self.allow]
-        for one in self.deny:
-            lines += [f"{_family(one)} daddr {one} meta l4proto tcp reject with tcp reset"]
-            lines += [f"{_family(one)} daddr {one} reject"]
+        lines += _rejects(self.deny)
         text = "chain out { type filter hook output priority 0; policy accept; " + "; ".join(lines) + "; }\n"
         if self.names:
             first = [f"meta mark {RELAY_MARK} accept", "oifname lo accept"]
@@ -72,6 +73,7 @@ class Outside:
         self._number = 0
         self._lock = threading.Lock()
         self._relays: dict[int, subprocess.Popen[bytes]] = {}
+        self._places: dict[int, subprocess.Popen[bytes]] = {}
         run(arena.command(["nft", "-f", "-"]), _APART)
 
     @classmethod
@@ -88,6 +90,29 @@ class Outside:
         await asyncio.to_thread(self._connect, guest, number, egress, ipv6)
         return address
 
+    def place(self) -> tuple[int, str]:
+        """Return a place of the suite's own on a cable: a process whose network it is, and its address."""
+        with self._lock:
+            self._number = self._number % _MOST + 1
+            number = self._number
+        holder = subprocess.Popen(
+            ["unshare", "--net", "--", "sh", "-c", "ip link set lo up; echo up; cat"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        self._places[holder.pid] = holder
+        self._lay(number, holder.pid)
+        return holder.pid, _address(number)
+
+    def give_up(self, pid: int) -> None:
+        """Give a place up."""
+        holder = self._places.pop(pid, None)
+        if holder is not None:
+            holder.kill()
+            holder.communicate()
+
     def let_go(self, guest: Guest) -> None:
         """End what serves a guest outside of it; its links end by themselves."""
         relay = self._relays.pop(guest.pid, None)
@@ -101,31 +126,45 @@ class Outside:
             relay = self._relays.pop(pid)
             relay.kill()
             relay.communicate()
+        for pid in tuple(self._places):
+            self.give_up(pid)
         self.arena.close()
 
     def _connect(self, guest: Guest, number: int, egress: Egress, ipv6: bool) -> None:
-        link, gateway, address = f"sbxg{number}", _address(number, gateway=True), _address(number)
         rules = egress.rules()
         if rules:  # the filter stands before there is a way
-            run([*_in(guest), "nft", "-f", "-"], rules)
+            run([*inside_network(guest.pid), "nft", "-f", "-"], rules)
         if egress.names:
             self._start_relay(guest, egress.names)
-        outer = [f"link add {link} type veth peer name eth0 netns {guest.pid}", f"link set {link} up"]
+        self._lay(number, guest.pid, ipv6=ipv6)
+
+    def _lay(self, number: int, pid: int, *, ipv6: bool = False) -> None:
+        link, gateway, address = f"sbxg{number}", _address(number, gateway=True), _address(number)
+        outer = [f"link add {link} type veth peer name eth0 netns {pid}", f"link set {link} up"]
         outer += [f"address add {gateway}/30 dev {link}"]
         self._batch("-4", outer, self.arena.command([]))
         inner = ["link set eth0 up", f"address add {address}/30 dev eth0", f"route add default via {gateway}"]
-        self._batch("-4", inner, _in(guest))
+        self._batch("-4", inner, inside_network(pid))
         if ipv6:
             self._batch("-6", [f"address add fd5b::{number:x}:1/126 dev {link} nodad"], self.arena.command([]))
             inner = [f"address add fd5b::{number:x}:2/126 dev eth0 nodad", f"route add default via fd5b::{number:x}:1"]
-            self._batch("-6", inner, _in(guest))
+            self._batch("-6", inner, inside_network(pid))
 
     @staticmethod
     def _batch(family: str, lines: Sequence[str], prefix: Sequence[str]) -> None:
         run([*prefix, "ip", family, "-batch", "-"], "\n".join(lines) + "\n")
 
     def _start_relay(self, guest: Guest, names: Sequence[str]) -> None:
-        argv = [*_in(guest), sys.executable, "-I", "-S", _RELAY, str(RELAY_PORT), str(RELAY_MARK), *names]
+        argv = [
+            *inside_network(guest.pid),
+            sys.executable,
+            "-I",
+            "-S",
+            _RELAY,
+            str(RELAY_PORT),
+            str(RELAY_MARK),
+            *names,
+        ]
         relay = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/", env={})
         assert relay.stdout is not None
         if relay.stdout.readline() != b"up\n":
@@ -137,8 +176,15 @@ class Outside:
         self._relays[guest.pid] = relay
 
 
-def _in(guest: Guest) -> list[str]:
-    return ["nsenter", f"--net=/proc/{guest.pid}/ns/net", "--"]
+def _rejects(networks: Sequence[str]) -> list[str]:
+    """Refuse TCP by a reset: whoever is refused otherwise waits."""
+    ways = ("meta l4proto tcp reject with tcp reset", "reject")
+    return [f"{_family(one)} daddr {one} {way}" for one in networks for way in ways]
+
+
+def inside_network(pid: int) -> list[str]:
+    """Return how a command line begins that runs in the network of a process."""
+    return ["nsenter", f"--net=/proc/{pid}/ns/net", "--"]
 
 
 def _family(network: str) -> str:

@@ -25,7 +25,9 @@ T = TypeVar("T")
 STALL = 120.0
 """Seconds that a stalled answer takes at most, so that nothing waits for ever where a client does."""
 MOST_BODY = 1 << 20
-"""Bytes of a body that are recorded, and that `Request.body` takes unless it is told otherwise."""
+"""Bytes of a body that `Request.body` takes unless it is told otherwise."""
+MOST_KEPT = 1 << 16
+"""Bytes of a body or an answer that are recorded."""
 _SECONDS = 20.0
 
 
@@ -42,6 +44,8 @@ class Request:
 
     def __init__(self, raw: web.BaseRequest, exchange: Exchange, fault: Fault | None, recorder: Recorder) -> None:
         self.raw, self.exchange = raw, exchange
+        self.streams = False
+        """Whether it is being answered piece by piece: that ends when the client goes."""
         self._fault, self._recorder = fault, recorder
 
     @property
@@ -66,11 +70,13 @@ class Request:
 
     async def body(self, most: int = MOST_BODY) -> bytes:
         """Read the body whole. :raises web.HTTPRequestEntityTooLarge: it is longer."""
+        body = bytearray()
         async for data in self.chunks():
-            self.exchange.body += data
-            if len(self.exchange.body) > most:
-                raise web.HTTPRequestEntityTooLarge(most, len(self.exchange.body))
-        return self.exchange.body
+            body += data
+            if len(body) > most:
+                raise web.HTTPRequestEntityTooLarge(most, len(body))
+        self.exchange.body = bytes(body[:MOST_KEPT])
+        return bytes(body)
 
     async def chunks(self) -> AsyncGenerator[bytes]:
         """Read the body piece by piece; it is not recorded."""
@@ -90,6 +96,7 @@ class Request:
         response = web.StreamResponse(status=status, headers=headers)
         await response.prepare(self.raw)
         self.exchange.status = status
+        self.streams = True
         stream = Stream(self, response, cut=self._fault is not None and self._fault.kind == "cut")
         yield stream
         await stream.finish()
@@ -113,7 +120,7 @@ class Stream:
 
     async def send(self, data: bytes) -> None:
         """Send one piece; it waits while the client does not read."""
-        self._request.exchange.answer += data[: MOST_BODY - len(self._request.exchange.answer)]
+        self._request.exchange.answer += data[: MOST_KEPT - len(self._request.exchange.answer)]
         await self.response.write(data[: len(data) // 2] if self._cut else data)
         if self._cut:
             self._request.reset()
@@ -153,7 +160,7 @@ class Serving:
     """
 
     def __init__(
-        self, answer: Callable[[Request], Awaitable[web.StreamResponse | None]], error: Answer, recorder: Recorder
+        self, answer: Callable[[Request], Awaitable[web.StreamResponse]], error: Answer, recorder: Recorder
     ) -> None:
         self.recorder, self.faults = recorder, Faults()
         self._answer, self._error = answer, error
@@ -162,6 +169,7 @@ class Serving:
         self._loop = asyncio.new_event_loop()
         self._up: Future[None] = Future()
         self._down = asyncio.Event()
+        self._at_work: set[asyncio.Future[web.StreamResponse]] = set()
         self._thread = threading.Thread(target=self._run, name="emulator", daemon=True)
         self._thread.start()
         self._up.result(_SECONDS)
@@ -182,27 +190,39 @@ class Serving:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
-        server = web.Server(self._handle, access_log=None)
+        server = web.Server(self._handle, access_log=None, handler_cancellation=True)
         runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=0.5, keepalive_timeout=400.0)
         await runner.setup()
         await web.SockSite(runner, self._listener).start()
         self._up.set_result(None)
         await self._down.wait()
+        for work in tuple(self._at_work):
+            work.cancel()
         await runner.cleanup()
 
     async def _handle(self, raw: web.BaseRequest) -> web.StreamResponse:
+        """Answer, and carry out to its end what was asked for, also where nobody waits for the answer any more."""
         call = Call(raw.method, raw.path)
         fault = self.faults.take(call)
         exchange = Exchange(call, raw.query_string, dict(raw.headers), fault=fault.kind if fault else None)
         self.recorder.note(exchange)
-        await self.recorder.hold(call, "before send")
         request = Request(raw, exchange, fault, self.recorder)
+        work = asyncio.ensure_future(self._carry_out(request, fault))
+        self._at_work.add(work)
+        work.add_done_callback(self._at_work.discard)
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            if request.streams:
+                work.cancel()
+            raise
+
+    async def _carry_out(self, request: Request, fault: Fault | None) -> web.StreamResponse:
+        await self.recorder.hold(request.exchange.call, "before send")
         try:
             if fault is not None:
                 await self._strike_before(fault, request)
             response = await self._answer(request)
-            if response is None:  # it was streamed
-                return web.Response()
             if response.prepared:
                 return response
             await request.committed()
@@ -224,7 +244,7 @@ class Serving:
     async def _finish(self, request: Request, response: web.StreamResponse) -> web.StreamResponse:
         request.exchange.status = response.status
         if isinstance(response, web.Response) and isinstance(response.body, bytes):
-            request.exchange.answer += response.body
+            request.exchange.answer += response.body[:MOST_KEPT]
             fault = request.exchange.fault
             if fault == "cut" and response.body:
                 broken = web.StreamResponse(status=response.status, headers={"Content-Length": str(len(response.body))})

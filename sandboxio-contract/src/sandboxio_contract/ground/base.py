@@ -1,7 +1,7 @@
 """What a ground can be asked; each answer that it doesn't have makes the rows that need it not-provable, with the reason."""
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, Protocol
@@ -107,12 +107,22 @@ class Ground:
     """A ground that sees nothing; subclasses answer what they can.
 
     :cvar live: whether it can judge a provider's real account, which is asked for by ``--sandboxio-live``.
+    :cvar fetches: whether the provider may have to fetch a template when a sandbox is made.
+    :cvar emulator: whether it is an emulator of the provider that is judged.
+    :cvar outlives_owner: whether a sandbox whose owner was killed lives on until its lifetime ends, as documented.
     """
 
     live = False
+    emulator = False
+    fetches = True
+    outlives_owner = False
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
+
+    def surroundings(self) -> AbstractContextManager[None]:
+        """Have what has to be so in this process while a row is judged, such as an account's key."""
+        return nullcontext()
 
     def objects(self, mark: Mapping[str, str]) -> list[Object]:
         """Return everything at the provider that carries these labels, whatever its state."""

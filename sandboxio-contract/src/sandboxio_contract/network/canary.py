@@ -21,6 +21,7 @@ from sandboxio_contract.network.tokens import HELLO, REPLY, nonce, nonce_address
 from sandboxio_contract.network.witness import Arrival, Sighting, encode
 
 TCP_PORTS = (80, 443, 53)
+HTTP = b"GET "
 UDP_PORTS = (443,)
 BACKLOG = 128
 LIMIT = 20_000
@@ -144,7 +145,7 @@ class Responder:
 
     def _stream_reply(self, connection: _Connection) -> bytes | None:
         data = bytes(connection.data)
-        if data.startswith(HELLO):
+        if data.startswith((HELLO, HTTP)):  # in a request's headers, where what decides by a host name reads it
             return self._reply(data, connection.protocol, connection.source)
         length = struct.unpack(">H", data[:2])[0] if len(data) > 2 else len(data)
         if len(data) < 2 + length:

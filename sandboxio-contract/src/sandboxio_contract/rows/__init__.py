@@ -64,6 +64,7 @@ class Row:
     :param backend: the only backend that the rule speaks of.
     :param world: whether it is about the provider's world, so that a fake can only simulate it.
     :param uncredentialed: whether it judges a target whose credentials are missing, too.
+    :param own_caps: whether it is about caps that a caller sets, which a backend refuses whose templates own them.
     """
 
     requirement: str
@@ -73,6 +74,7 @@ class Row:
     backend: str | None = None
     world: bool = False
     uncredentialed: bool = False
+    own_caps: bool = False
 
 
 _rows: list[Row] = []
@@ -86,6 +88,7 @@ def row(
     world: bool = False,
     hostile: bool = False,
     uncredentialed: bool = False,
+    own_caps: bool = False,
 ) -> Callable[[Check], Check]:
     """Register an async function as a row of a requirement; the function itself stays as it is.
 
@@ -98,7 +101,7 @@ def row(
     def register(check: Check) -> Check:
         name: str = check.__name__
         checked = _kept_away(check) if hostile else check
-        _rows.append(Row(requirement, name, checked, within, backend, world or hostile, uncredentialed))
+        _rows.append(Row(requirement, name, checked, within, backend, world or hostile, uncredentialed, own_caps))
         return check
 
     return register

@@ -19,6 +19,10 @@ _ASK = ["python3", "-c", f"import {PACKAGE}; print({PACKAGE}.ANSWER)"]
 @row("NET-08", within=180, world=True)
 async def a_template_is_fetched_from_outside_the_sandbox(target: Target) -> Finding:
     """A sandbox that may reach nothing starts from a template that its provider had to fetch first."""
+    if not target.ground.fetches:
+        return Finding(
+            "not applicable", "the provider's templates are built before, and nothing is fetched for a sandbox"
+        )
     told: list[str] = []
     async with held(target.ground.fetched()) as fetched:
         require(not fetched.present(), "the provider has the template already: there is nothing to fetch")

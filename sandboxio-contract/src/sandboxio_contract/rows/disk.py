@@ -45,20 +45,20 @@ exit 3
 """
 
 
-@row("CAP-01", within=150, world=True)
+@row("CAP-01", within=150, world=True, own_caps=True)
 async def many_small_files_hit_the_disk_cap(target: Target) -> Finding:
     """Files that are each far below the cap hit it together."""
     return await _judged(target, lambda hold: ["sh", "-c", _MANY, "sh", hold])
 
 
-@row("CAP-01", within=150, world=True)
+@row("CAP-01", within=150, world=True, own_caps=True)
 async def one_big_file_hits_the_disk_cap(target: Target) -> Finding:
     """A file larger than the cap can't be written, and whoever tries is told so."""
     command = ["dd", "if=/dev/zero", "of=big", f"bs={MEBI}", f"count={FILLED_MB}"]
     return await _judged(target, lambda _: command)
 
 
-@row("CAP-01", within=150, world=True)
+@row("CAP-01", within=150, world=True, own_caps=True)
 async def deleted_files_that_are_open_hit_the_disk_cap(target: Target) -> Finding:
     """Files that have no name any more, which no walk over directories finds, hit the cap."""
     return await _judged(target, lambda hold: ["sh", "-c", _DELETED, "sh", hold], unless_named="deleted files")

@@ -8,9 +8,10 @@ from sandboxio import CapabilityNotSupported, NetworkPolicy, Sandbox
 
 from sandboxio_contract.ground import NetworkGround, Spied
 from sandboxio_contract.network.checks import Checks
+from sandboxio_contract.network.tokens import HELLO
 from sandboxio_contract.network.verdict import judge
 from sandboxio_contract.rows import row
-from sandboxio_contract.rows.inside import need_shell
+from sandboxio_contract.rows.inside import has_python, need_shell
 from sandboxio_contract.rows.network import probed
 from sandboxio_contract.rows.refusing import recorded
 from sandboxio_contract.target import Target
@@ -18,6 +19,22 @@ from sandboxio_contract.verdict import Finding, Inconclusive, Part, proven, requ
 
 LISTED = ("tcp4-80", "tcp4-443")
 UNLISTED = ("metadata", "dns4-public", "gateway", "tcp6-80", "udp6")
+NAMES = ("allowed.example", "*.wild.example")
+HOSTS, OTHER_HOSTS = (
+    ("allowed.example", "a.wild.example"),
+    ("other.example", "wild.example", "allowed.example.other.example"),
+)
+_ASK = """
+import socket, sys
+address, hello, name = sys.argv[1:]
+try:
+    one = socket.create_connection((address, 80), 3)
+    one.settimeout(3)
+    one.sendall(f"GET / HTTP/1.1\\r\\nHost: {name}\\r\\nX-Hello: {hello}\\n\\r\\n".encode())
+    print(one.recv(200).decode("ascii", "replace").removeprefix("SBXN "))
+except OSError as error:
+    print(error)
+"""
 _FORMS = {"a host name": "allowed.test", "a wildcard": "*.allowed.test", "a CIDR": "198.51.100.0/24"}
 
 
@@ -29,7 +46,12 @@ async def an_allowlist_lets_nothing_else_through(target: Target) -> Finding:
     except CapabilityNotSupported:
         pass
     else:
-        return summed(await _only_the_listed(target))
+        parts = await _only_the_listed(target)
+        try:
+            parts += await _only_the_named(target)
+        except Inconclusive as reason:
+            parts.append(Part("host names", "not-provable", str(reason)))
+        return summed(parts)
     async with recorded(target) as asking:
         forms = {"an address": "198.51.100.7", **_FORMS}
         return summed(
@@ -81,6 +103,32 @@ async def _only_the_listed(target: Target) -> list[Part]:
         parts = await _listed(target, network, sb)
         parts += await _unlisted(target, network, sb)
     return parts
+
+
+async def _only_the_named(target: Target) -> list[Part]:
+    """Ask one server under several host names: whoever filters by name goes by what the connection says."""
+    try:
+        await sandboxio.plan(target.dsn, network=NetworkPolicy(allow=NAMES), probe=True)
+    except CapabilityNotSupported as error:
+        return [Part("host names", "refused", error.message)]
+    network = await target.look(target.ground.network)
+    checks = await target.look(network.checks, only=(LISTED[0],))
+    check = next(iter(checks))
+    async with target.sandbox(network=NetworkPolicy(allow=NAMES)) as sb:
+        if not await has_python(sb):
+            return [Part("host names", "not-provable", "the image has no Python to name a host with")]
+        answers = {name: await _answer(sb, check.addresses[0], checks.token, name) for name in (*HOSTS, *OTHER_HOSTS)}
+    true = checks.expected(check)
+    parts = [Part(f"named {one}", "proven" if answers[one] == true else "violated", answers[one]) for one in HOSTS]
+    return parts + [
+        Part(f"not named {one}", "violated" if true in answers[one] else "proven", answers[one] or "nothing came back")
+        for one in OTHER_HOSTS
+    ]
+
+
+async def _answer(sb: Sandbox, address: str, token: str, name: str) -> str:
+    asked = await sb.run(["python3", "-c", _ASK, address, f"{HELLO.decode()}{token}.{LISTED[0]}", name], timeout=20)
+    return asked.stdout.strip()
 
 
 async def _listed(target: Target, network: NetworkGround, sb: Sandbox) -> list[Part]:

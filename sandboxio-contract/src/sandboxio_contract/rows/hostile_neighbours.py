@@ -48,9 +48,10 @@ async def a_greedy_neighbour_is_not_felt(target: Target) -> Finding:
             none = [name for name in things if not any(line.startswith(f"{name}: ") for line in taken)]
             if none or any(": 0, " in line and not line.endswith("missing") for line in taken):
                 raise Inconclusive(f"the attack took nothing of {none or taken}")
-            with suppress(Inconclusive):
-                count = await target.look(target.ground.processes, greedy.id)
-                require(count <= PIDS, f"the host counts {count} processes and threads, the ceiling is {PIDS}")
+            if resources:
+                with suppress(Inconclusive):
+                    count = await target.look(target.ground.processes, greedy.id)
+                    require(count <= PIDS, f"the host counts {count} processes and threads, the ceiling is {PIDS}")
             slowest = await _answers(other)
             async with target.sandbox() as later:
                 slowest = max(slowest, await _answers(later))

@@ -30,7 +30,7 @@ _LIMITS = {"Memory": "memory", "MemorySwap": "memory with swap", "PidsLimit": "p
 @row("ISO-01")
 async def a_higher_tier_is_refused_before_anything(target: Target) -> Finding:
     """Every tier above the backend's is refused without a single call; its own is accepted."""
-    tier = (await target.info()).tier
+    tier = await target.tier()
     await target.need_sandbox()
     parts: list[Part] = []
     async with recorded(target) as asking:
@@ -70,7 +70,7 @@ async def a_tier_speaks_of_escape_resistance_only(target: Target) -> Finding:
         tiers[str(one)] = plan.tier
     if not tiers:
         raise Inconclusive("every plan is refused")
-    same = set(tiers.values()) == {(await target.info()).tier}
+    same = set(tiers.values()) == {await target.tier()}
     require(same, f"the tier depends on other policies: { {key: tier.value for key, tier in tiers.items()} }")
     return proven(f"the rank is the documented one; {len(tiers)} plans with other policies have one tier")
 
@@ -78,7 +78,7 @@ async def a_tier_speaks_of_escape_resistance_only(target: Target) -> Finding:
 @row("ISO-03")
 async def an_unknown_tier_is_warned_about(target: Target) -> Finding:
     """Making a sandbox of unknown isolation warns, and satisfies no requirement; one of a known tier does not warn."""
-    unknown = (await target.info()).tier is IsolationTier.UNKNOWN
+    unknown = await target.tier() is IsolationTier.UNKNOWN
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         async with target.sandbox() as sb:
@@ -99,8 +99,8 @@ async def a_tier_has_a_dated_source(target: Target) -> Finding:
     info = await target.info()
     if info.tier is IsolationTier.UNKNOWN:
         return Finding("not applicable", "the backend claims no tier")
-    item = (await sandboxio.plan(target.dsn))["isolation"]
-    require(isinstance(item, Enforcement) and item.requested == info.tier.value, f"the plan's receipt is {item!r}")
+    tier, item = await target.tier(), (await sandboxio.plan(target.dsn))["isolation"]
+    require(isinstance(item, Enforcement) and item.requested == tier.value, f"the plan's receipt is {item!r}")
     source = item.source if isinstance(item, Enforcement) else ""
     undated = [text for text in (info.tier_evidence, source) if not is_dated(text)]
     if info.tier.satisfies(IsolationTier.GVISOR):

@@ -24,7 +24,7 @@ def touching(size_mb: int) -> str:
     )
 
 
-@row("CAP-03", within=120, world=True)
+@row("CAP-03", within=120, world=True, own_caps=True)
 async def memory_and_swap_are_bounded_together(target: Target) -> Finding:
     """With swap present, more than the cap can't be touched; the control may swap and does (RES-03)."""
     with target.ground.swap() as swap:
@@ -44,7 +44,7 @@ async def memory_and_swap_are_bounded_together(target: Target) -> Finding:
     return proven(f"{shown} of {CAP_MB}; the control with {swap} reached {control / 2**20:.0f} MiB; {ended}")
 
 
-@row("CAP-05", within=90, world=True)
+@row("CAP-05", within=90, world=True, own_caps=True)
 async def the_cap_that_was_hit_is_named(target: Target) -> Finding:
     """`ResourceLimitExceeded` names memory and its value, convicts only the command that died, and carries its output."""
     async with target.sandbox(resources=Resources(memory_mb=CAP_MB)) as sb:

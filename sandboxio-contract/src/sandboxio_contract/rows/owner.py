@@ -12,7 +12,7 @@ from typing import Any
 from sandboxio_contract.interruption import on_trio
 from sandboxio_contract.rows import row
 from sandboxio_contract.rows.another import another, answer_of
-from sandboxio_contract.rows.inside import left_over
+from sandboxio_contract.rows.inside import SLACK, left_over
 from sandboxio_contract.target import Target
 from sandboxio_contract.verdict import Finding, proven, require
 
@@ -20,6 +20,10 @@ MANY = 20
 FEW = 3
 AWAY = 10.0
 """Seconds within which nothing may be left of a killed owner."""
+
+
+LIFE = 10.0
+"""Seconds that sandboxes live whose owner's end is not theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,7 @@ class Owner:
 
 @row("TRD-06", within=180, world=True)
 async def a_killed_owner_leaks_nothing(target: Target) -> Finding:
-    """SIGKILL of the owner of many sandboxes: none is left after ten seconds."""
+    """SIGKILL of the owner of many sandboxes: none is left after ten seconds, or after the lifetime where that is what ends them."""
     return await _killed(target, MANY, fork=False)
 
 
@@ -55,10 +59,12 @@ async def _killed(target: Target, count: int, *, fork: bool) -> Finding:
         require(not missing, f"the provider holds no labelled sandbox for {len(missing)} of {count}")
         started = time.monotonic()
         made.process.send_signal(signal.SIGKILL)
-        left = await left_over(target, mark, within=AWAY)
+        bound = max(made.expires) - time.time() + SLACK if target.ground.outlives_owner else AWAY
+        left = await left_over(target, mark, within=bound)
         took = time.monotonic() - started
-    require(not left, f"{len(left)} of {count} left {AWAY:g} s after SIGKILL: {', '.join(map(str, left[:5]))}")
-    return proven(f"{count} sandboxes{' and a forked child' if fork else ''}: all gone {took:.1f} s after SIGKILL")
+    require(not left, f"{len(left)} of {count} left {bound:.1f} s after SIGKILL: {', '.join(map(str, left[:5]))}")
+    how = ", with their lifetime" if target.ground.outlives_owner else ""
+    return proven(f"{count} sandboxes{' and a forked child' if fork else ''}: all gone {took:.1f} s after SIGKILL{how}")
 
 
 def _order(target: Target, count: int, mark: dict[str, str], *, fork: bool) -> dict[str, Any]:
@@ -70,6 +76,7 @@ def _order(target: Target, count: int, mark: dict[str, str], *, fork: bool) -> d
         "loop": "trio" if on_trio() else "asyncio",
         "register": dict(target.register),
         "path": list(target.path),
+        **({"timeout": LIFE} if target.ground.outlives_owner else {}),
     }
 
 

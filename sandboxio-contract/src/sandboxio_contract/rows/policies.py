@@ -20,6 +20,9 @@ _UNENFORCEABLE = {
 }
 
 
+_JUDGED_BY_NET_04 = ("allow by host name", "allow by wildcard", "allow by address")
+
+
 @row("NET-01")
 async def deny_is_the_default(target: Target) -> Finding:
     """`create()` without arguments promises deny, and so does the value object."""
@@ -65,7 +68,7 @@ async def what_cannot_be_enforced_is_refused(target: Target) -> Finding:
     parts: list[Part] = []
     async with recorded(target) as asking:
         for name, policy in _UNENFORCEABLE.items():
-            judged_by = "NET-04" if name == "allow by address" else ""
+            judged_by = "NET-04" if name in _JUDGED_BY_NET_04 else ""
             parts.append(
                 await asking.refuses(name, CapabilityNotSupported, offered=True, judged_by=judged_by, network=policy)
             )

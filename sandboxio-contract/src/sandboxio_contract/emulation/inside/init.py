@@ -1,10 +1,11 @@
-"""The first process: it starts commands and touches files when it is told to, and reaps whatever ends."""
+"""What starts commands and touches files when it is told to: root's, and beside the first process, which reaps orphans."""
 
 import array
 import contextlib
 import errno
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -22,8 +23,16 @@ def _woken(_number: int, _frame: object) -> None:
     """Wake the loop, by the descriptor that is told of signals."""
 
 
+def _bound(memory_mb: int, processes: int) -> None:
+    """Keep a command within what its machine would have, where that is this one; and behind whoever serves it."""
+    resource.setrlimit(resource.RLIMIT_AS, (memory_mb * 2**20, memory_mb * 2**20))
+    resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.nice(5)
+
+
 class Init:
-    """Serves the emulator until it is gone."""
+    """Serves the emulator until it is gone; commands are its children."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
@@ -78,6 +87,7 @@ class Init:
             group=request["uid"],
             extra_groups=[],
             start_new_session=request["session"],
+            preexec_fn=partial(_bound, request["memory_mb"], request["processes"]),  # noqa: PLW1509 - there is one thread
         )
         started.returncode = 0  # its end is told by `_reap`, which waits for all there are
         self._started.add(started.pid)
