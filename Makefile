@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-DISTRIBUTIONS := sandboxio-core sandboxio-docker sandboxio-bubblewrap sandboxio-contract
+DISTRIBUTIONS := sandboxio-core sandboxio-docker sandboxio-bubblewrap sandboxio-e2b sandboxio-contract
 SOURCES := . $(DISTRIBUTIONS)
 PYPROJECTS := pyproject.toml $(DISTRIBUTIONS:%=%/pyproject.toml)
 ARGS ?=

@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 nox.needs_version = ">=2024.4"
 nox.options.sessions = ["lint", "types", "tests"]
 
-DISTRIBUTIONS = ("sandboxio-core", "sandboxio-docker", "sandboxio-bubblewrap", "sandboxio-contract")
+DISTRIBUTIONS = ("sandboxio-core", "sandboxio-docker", "sandboxio-bubblewrap", "sandboxio-e2b", "sandboxio-contract")
 ALL = (".", *DISTRIBUTIONS)
 PYTHON = sys.executable
 CONTRACT_IMAGES = ("python", "user", *(f"{image}?accept_vsock=1" for image in ("python-minimal", "busybox", "static")))

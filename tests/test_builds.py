@@ -13,6 +13,7 @@ MODULES = {
     "sandboxio-core": {"sandboxio", "sandboxio_pytest"},
     "sandboxio-docker": {"sandboxio_docker"},
     "sandboxio-bubblewrap": {"sandboxio_bubblewrap"},
+    "sandboxio-e2b": {"sandboxio_e2b"},
     "sandboxio-contract": {"sandboxio_contract"},
 }
 

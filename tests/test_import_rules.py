@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("sandboxio", "sandboxio_docker", "sandboxio_bubblewrap", "sandboxio_contract")
+PACKAGES = ("sandboxio", "sandboxio_docker", "sandboxio_bubblewrap", "sandboxio_e2b", "sandboxio_contract")
 
 
 def lint_imports(path: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -33,7 +33,11 @@ def test_the_rules_hold() -> None:
         ("sandboxio_docker", "sandboxio_contract"),
         ("sandboxio_docker", "sandboxio_bubblewrap"),
         ("sandboxio_bubblewrap", "sandboxio_docker"),
+        ("sandboxio_docker", "sandboxio_e2b"),
+        ("sandboxio_e2b", "sandboxio_contract"),
+        ("sandboxio_e2b", "sandboxio_docker"),
         ("sandboxio_contract", "sandboxio_docker"),
+        ("sandboxio_contract", "sandboxio_e2b"),
     ],
 )
 def test_the_rules_convict_one_forbidden_import(tmp_path: Path, package: str, forbidden: str) -> None:
