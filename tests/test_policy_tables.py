@@ -34,6 +34,7 @@ def test_a_table_is_what_the_adapter_plans(
 def test_every_adapter_has_a_table() -> None:
     assert {path.parent.name for path, _, _ in TABLES} >= {
         "sandboxio-docker",
-        "sandboxio-bubblewrap", "sandboxio-e2b",
+        "sandboxio-bubblewrap",
+        "sandboxio-e2b",
         "adapter-template",
     }

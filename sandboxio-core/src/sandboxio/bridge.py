@@ -11,7 +11,7 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from typing import Any, Generic, TypeVar, cast
@@ -76,6 +76,9 @@ class Bridge:
             submitted.cancel()
             await finish(lambda: fed.until(submitted.ended.done), teardown_grace(), lambda: None)
             raise
+        finally:
+            if isinstance(items, AsyncGenerator):
+                await items.aclose()
         return _outcome(submitted.ended)
 
     def iterate(self, make: Callable[[], AsyncIterator[T]]) -> "BridgedStream[T]":

@@ -56,8 +56,8 @@ class ContentFiles(CommandFiles):
             return
         if not size.strip().isdigit():
             raise nonsense(path)
-        counted = _Counted(self._contents.read_content(path))
-        async with aclosing(as_generator(counted.source)):
+        async with aclosing(as_generator(self._contents.read_content(path))) as content:
+            counted = _Counted(content)
             async for data in counted:
                 yield data
         if counted.bytes < int(size):  # more is a file that has grown since
@@ -68,33 +68,31 @@ class ContentFiles(CommandFiles):
     ) -> None:
         """Write a file whole or not at all."""
         begun = bytearray()
-        rest = aiter(chunks)
-        async for piece in rest:
-            begun += piece
-            if len(begun) > SMALL:
-                break
-        if len(begun) <= SMALL or not is_text(path):
-            await super().write(path, _joined(bytes(begun), rest), mode=mode, modified=modified)
-        else:
-            await self._write_large(path, _joined(bytes(begun), rest), mode, modified)
+        async with aclosing(as_generator(chunks)) as rest:
+            async for piece in rest:
+                begun += piece
+                if len(begun) > SMALL:
+                    break
+            content = _Counted(rest, bytes(begun))
+            if len(begun) <= SMALL or not is_text(path):
+                await super().write(path, content, mode=mode, modified=modified)
+            else:
+                await self._write_large(path, content, mode, modified)
 
-    async def _write_large(
-        self, path: str, chunks: AsyncIterator[bytes], mode: int | None, modified: float | None
-    ) -> None:
+    async def _write_large(self, path: str, content: "_Counted", mode: int | None, modified: float | None) -> None:
         token = secrets.token_hex(8)
         wanted = (token, "" if mode is None else mode_argument(mode), "")
-        counted = _Counted(chunks)
         try:
-            _, (_, target) = await self._send(path, wanted, _joined(b"", _nothing()))
+            _, (_, target) = await self._send(path, wanted, _Counted(None))
             there = posixpath.join(posixpath.dirname(target), f".sandboxio.{token}")
             with self._lease.mapped():
-                await self._contents.write_content(there, counted)
+                await self._contents.write_content(there, content)
             when = "" if modified is None else time_argument(modified)
             said = (await self._run(scripts.COUNT, path, there, when)).strip()
             if not said.isdigit():
                 raise nonsense(path)
-            if int(said) != counted.bytes:
-                text = f"{path!r}: {int(said)} of {counted.bytes} bytes arrived; nothing was changed"
+            if int(said) != content.bytes:
+                text = f"{path!r}: {int(said)} of {content.bytes} bytes arrived; nothing was changed"
                 raise FileSystemError(text, errno=5)
             await self._run(scripts.COMMIT, path, target, token)
         except BaseException:
@@ -103,23 +101,18 @@ class ContentFiles(CommandFiles):
 
 
 class _Counted(AsyncIterator[bytes]):
-    def __init__(self, chunks: AsyncIterator[bytes]) -> None:
-        self.source = chunks
+    """A content, what is known of it already first; no generator, so that nobody has to close it."""
+
+    def __init__(self, rest: AsyncIterator[bytes] | None, begun: bytes = b"") -> None:
+        self._rest, self._begun = rest, begun
         self.bytes = 0
 
     async def __anext__(self) -> bytes:
-        data = await anext(self.source)
+        if self._begun:
+            data, self._begun = self._begun, b""
+        elif self._rest is None:
+            raise StopAsyncIteration
+        else:
+            data = await anext(self._rest)
         self.bytes += len(data)
         return data
-
-
-async def _joined(begun: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    if begun:
-        yield begun
-    async for data in rest:
-        yield data
-
-
-async def _nothing() -> AsyncIterator[bytes]:
-    for nothing in tuple[bytes, ...]():
-        yield nothing

@@ -6,6 +6,7 @@ Nothing reads in the background: whoever waits for something reads.
 import signal
 import time
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
@@ -72,6 +73,11 @@ class Streams(Protocol):
 
 class SandboxOfCommand(Protocol):
     """The sandbox that a command runs in: what an adapter's backend is, beside a `Backend`."""
+
+    @property
+    def no_process(self) -> Sequence[str]:
+        """What whoever starts commands says, in lower case, where the kernel refused it a process of its own in the sandbox."""
+        ...
 
     async def limit_hit(self, sandbox_id: str, since: float) -> str | None:
         """Return the field of `Resources` for whose cap a process of a sandbox was killed since then (epoch), if any."""

@@ -68,11 +68,6 @@ class ExecProgram(SandboxOfCommand, Protocol):
         """How the names of variables begin that the program itself reads; no command can have such."""
         ...
 
-    @property
-    def no_process(self) -> Sequence[str]:
-        """What the program says, in lower case, where the kernel refused it a process of its own in the sandbox."""
-        ...
-
     def exec_argv(self, sandbox_id: str, names: Iterable[str], *, stdin: bool) -> Sequence[str]:
         """Return the program's arguments up to the command.
 

@@ -21,7 +21,7 @@ from sandboxio.target import BackendConfig
 GROUP = "sandboxio.backends"
 OURS = ("bubblewrap", "daytona", "docker", "e2b", "modal", "vercel")
 """Backends whose adapters this project ships or will ship."""
-WRITTEN = ("docker", "e2b")
+WRITTEN = ("bubblewrap", "docker", "e2b")
 """Those whose adapters exist."""
 
 LOAD_BOUND = 60.0

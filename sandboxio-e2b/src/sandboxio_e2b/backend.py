@@ -27,6 +27,7 @@ class E2BBackend:
 
     info = INFO
     plan = staticmethod(make_plan)
+    no_process = ()
 
     def __init__(self, config: E2BConfig) -> None:
         self._account = Account(config)
