@@ -6,8 +6,7 @@ Each is a fault that is applied to the running core and taken back, under a stub
 from collections.abc import Mapping, Set
 from typing import Any
 
-from sandboxio import api, calls, connecting, coverage, creation, destruction, downloading, redaction, request, sandbox
-from sandboxio.command_files import CommandFiles
+from sandboxio import api, calls, connecting, coverage, creation, destruction, redaction, request, sandbox
 from sandboxio.execution import Budget
 from sandboxio.lease import Lease
 from sandboxio.policy import NetworkPolicy, Resources
@@ -20,6 +19,7 @@ from sandboxio.teardown import OwnTask
 
 from sandboxio_contract.liars import faults
 from sandboxio_contract.liars.broken import BrokenCore
+from sandboxio_contract.liars.cores_io import IO
 
 __all__ = ["CORES", "BrokenCore"]
 
@@ -34,6 +34,7 @@ _LEAVES, _FACADE = "no_secret_leaves", "the_facade_does_the_same"
 _TALKATIVE: Mapping[str, Any] = {"rows": {_LEAVES}, "stub": "commands:stub_talkative"}
 
 CORES: tuple[BrokenCore, ...] = (
+    *IO,
     BrokenCore(
         "core-opens",
         "a sandbox that nobody said anything about may go out",
@@ -165,24 +166,6 @@ CORES: tuple[BrokenCore, ...] = (
         {"ERR-01"},
     ),
     BrokenCore(
-        "core-overlooks",
-        "hidden files are not listed",
-        ((CommandFiles, "list", faults.visible),),
-        {"FIL-01"},
-    ),
-    BrokenCore(
-        "core-levels",
-        "a program that is uploaded is none any more",
-        ((CommandFiles, "write", faults.plain),),
-        {"FIL-01"},
-    ),
-    BrokenCore(
-        "core-tolerates",
-        "making a directory that exists is no error",
-        ((CommandFiles, "mkdir", faults.tolerant),),
-        {"FIL-01"},
-    ),
-    BrokenCore(
         "core-mumbles",
         "the warning of a sandbox that may be left does not say whose it is",
         ((destruction, "warn_orphan", faults.terse),),
@@ -202,12 +185,6 @@ CORES: tuple[BrokenCore, ...] = (
         ((creation, "warn_about", faults.nothing_of),),
         {"ISO-03"},
         stub="promises:stub_unknown",
-    ),
-    BrokenCore(
-        "core-links",
-        "every link of a download is taken",
-        ((downloading, "inner_link", faults.any_link),),
-        {"FIL-03"},
     ),
     BrokenCore(
         "core-shows",

@@ -1,8 +1,7 @@
 """What stands in the place of a behaviour of core while it is broken; `sandboxio_contract.liars.cores` says where."""
 
 import logging
-import posixpath
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -17,7 +16,7 @@ from sandboxio.lease import Lease
 from sandboxio.notices import warn
 from sandboxio.planning import Plan
 from sandboxio.policy import NetworkPolicy
-from sandboxio.port import BackendInfo, Command, FileInfo, ProcessDriver
+from sandboxio.port import BackendInfo, Command, ProcessDriver
 from sandboxio.readback import Expected
 from sandboxio.records import Record, Recorder
 from sandboxio.redaction import Redactor
@@ -121,21 +120,6 @@ def severed(error: BaseException, _: BaseException | None) -> NoReturn:
     raise error from None
 
 
-async def visible(files: CommandFiles, path: str) -> list[FileInfo]:
-    """List what is not hidden."""
-    return [entry for entry in await _list(files, path) if not posixpath.basename(entry.path).startswith(".")]
-
-
-async def plain(files: CommandFiles, path: str, chunks: AsyncIterator[bytes], **_: object) -> None:
-    """Write a file without its mode."""
-    await _write(files, path, chunks)
-
-
-async def tolerant(files: CommandFiles, path: str, **_: object) -> None:
-    """Make a directory, and its parents."""
-    await _mkdir(files, path, parents=True)
-
-
 def terse(calls: PortCalls, sandbox_id: str, *_: object) -> None:
     """Name a sandbox that may be left by its id."""
     warn(f"{sandbox_id} of {calls.backend.info.name} may be left", OrphanedSandboxWarning)
@@ -145,11 +129,6 @@ def again(*given: Any) -> None:
     """Warn twice of a sandbox that may be left."""
     _warn_orphan(*given)
     _warn_orphan(*given)
-
-
-def any_link(target: str, *_: object) -> bytes:
-    """Take a link wherever it leads."""
-    return target.encode()
 
 
 def none_found(*_: object) -> list[tuple[int, int]]:
