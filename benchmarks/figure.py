@@ -9,7 +9,8 @@ OURS = "sandboxio"
 ENGINE = "engine"
 CLI = "docker CLI"
 PEER = "llm-sandbox"
-CONTENDERS = (OURS, ENGINE, CLI, PEER)
+BARE = "bare bwrap"
+CONTENDERS = (OURS, ENGINE, CLI, PEER, BARE)
 
 
 @dataclass(frozen=True, slots=True)

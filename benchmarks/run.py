@@ -14,12 +14,13 @@ from pathlib import Path
 from benchmarks.bench import Bench, prepared, say
 from benchmarks.contenders.cli import docker
 from benchmarks.figure import Figure
-from benchmarks.groups import commands, crowd, files, front_door, growth, idle, lifecycle, streaming
+from benchmarks.groups import commands, crowd, embedded, files, front_door, growth, idle, lifecycle, streaming
 from benchmarks.table import render
 
 GROUPS: dict[str, Callable[[Bench], Awaitable[list[Figure]]]] = {
     "commands": commands.measure,
     "lifecycle": lifecycle.measure,
+    "embedded": embedded.measure,
     "streaming": streaming.measure,
     "files": files.measure,
     "crowd": crowd.measure,

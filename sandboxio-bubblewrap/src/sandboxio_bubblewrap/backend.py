@@ -4,7 +4,6 @@ import os
 import signal
 import socket
 import threading
-import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,17 +17,16 @@ from sandboxio.port import Facts, Observation, Session
 from sandboxio.spec import SandboxSpec
 
 from sandboxio_bubblewrap import command, errors, facts, planning, state, syscalls
-from sandboxio_bubblewrap.cgroups import end as end_groups
+from sandboxio_bubblewrap.cgroups import kill as kill_groups
 from sandboxio_bubblewrap.config import BubblewrapConfig
 from sandboxio_bubblewrap.handle import handle
 from sandboxio_bubblewrap.info import INFO
-from sandboxio_bubblewrap.observation import inside, is_ready, observe
+from sandboxio_bubblewrap.observation import inside, observe
 from sandboxio_bubblewrap.session import WITH_OWNER, open_session
 from sandboxio_bubblewrap.stream import SocketStream
 
-LOOK = 0.001
-"""Seconds between two looks whether bwrap has made everything; it takes some thousandths."""
-START_BOUND = 20.0
+LOOK = 0.5
+"""Seconds between two looks whether anybody still waits for a sandbox that is being made."""
 MAX_SAID = 2000
 
 
@@ -44,7 +42,7 @@ class Started:
 
     def told(self) -> str:
         """Return the beginning of that."""
-        return os.pread(self.said, MAX_SAID, 0).decode("utf-8", "replace").strip()
+        return _text(self.said)
 
     async def aclose(self) -> None:
         """Let go of it: it ends."""
@@ -141,24 +139,26 @@ class BubblewrapBackend:
         ours, its = socket.socketpair()
         said, filtered = _memory("said"), _memory("filter", program)
         try:
-            handle().start(order, (its.fileno(), said, filtered))
-            pid = _until_ready(plan.create_id, said)
+            try:
+                handle().start(order, (its.fileno(), said, filtered))
+            finally:
+                its.close()  # so that the end of the other side's first process is the end of ours
+                os.close(filtered)
+            pid = _until_ready(plan.create_id, ours, abandoned)
             if plan.parameters["linked"]:
                 handle().link(plan.create_id, pid)
-        except BaseException:
-            ours.close()
-            os.close(said)
-            handle().end(plan.create_id)
-            raise
-        finally:
-            its.close()
-            os.close(filtered)
-        if abandoned.is_set():
-            ours.close()
-            os.close(said)
-            handle().end(plan.create_id)
-        else:
             self._started[plan.create_id] = Started(SocketStream(ours), pid, _expiry(plan.create_id), said)
+            if abandoned.is_set():
+                del self._started[plan.create_id]
+                raise errors.NotStarted("nobody waits for it any more")
+        except BaseException as error:
+            text = _text(said)
+            ours.close()
+            os.close(said)
+            handle().end(plan.create_id)
+            if isinstance(error, errors.NotStarted):
+                raise errors.NotStarted(text) from None
+            raise
         return plan.create_id
 
 
@@ -169,6 +169,10 @@ def _interfaces(plan: Plan) -> frozenset[str] | None:
     return frozenset({"lo", "eth0"} if plan.parameters["linked"] else {"lo"})
 
 
+def _text(descriptor: int) -> str:
+    return os.pread(descriptor, MAX_SAID, 0).decode("utf-8", "replace").strip()
+
+
 def _memory(name: str, content: bytes = b"") -> int:
     descriptor = os.memfd_create(name, os.MFD_CLOEXEC)
     if content:
@@ -177,21 +181,23 @@ def _memory(name: str, content: bytes = b"") -> int:
     return descriptor
 
 
-def _until_ready(name: str, said: int) -> int:
-    """Wait until bwrap has become the agent, and return that process.
+def _until_ready(name: str, ours: socket.socket, abandoned: threading.Event) -> int:
+    """Wait until bwrap has made everything and become the program that the agent comes to, and return that process.
 
-    :raises NotStarted: it ended before.
+    :raises NotStarted: it ended before, or nobody waits any more.
     """
-    until = time.monotonic() + START_BOUND
-    while time.monotonic() < until:
+    ours.settimeout(LOOK)
+    while not abandoned.is_set():
+        try:
+            word = ours.recv(1)
+        except TimeoutError:
+            continue
         record = state.read(name)
-        if record is None or not state.is_alive(record):
+        pid = inside(record) if record is not None and word == command.READY else None
+        if pid is None:
             break
-        pid = inside(record)
-        if pid is not None and is_ready(pid):
-            return pid
-        time.sleep(LOOK)
-    raise errors.NotStarted(os.pread(said, MAX_SAID, 0).decode("utf-8", "replace").strip())
+        return pid
+    raise errors.NotStarted
 
 
 def _expiry(name: str) -> float:
@@ -222,13 +228,14 @@ def _destroy(name: str) -> None:
 
 
 def _kill(record: state.Record) -> None:
-    """End a sandbox of another process of this user: its first process, and with it all; its warden does the rest."""
+    """End a sandbox of another process of this user: all that is in its groups but bwrap, or that too; its warden does the rest."""
     pid, start = record["first"]
-    with suppress(ProcessLookupError):
+    if not kill_groups(record["groups"], spare=pid):
+        return
+    with suppress(ProcessLookupError, OSError):
         descriptor = os.pidfd_open(pid)
         try:
             if state.start_of(pid) == start:  # the descriptor holds whichever process it was opened for
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         finally:
             os.close(descriptor)
-    end_groups(tuple(record["groups"]), 0.0)

@@ -236,9 +236,9 @@ def processes(groups: Iterable[str]) -> set[int]:
     return {int(pid) for group in groups for pid in _words(Path(group, "cgroup.procs"))}
 
 
-def kill(groups: Iterable[str]) -> bool:
-    """Send SIGKILL to what is in the groups; true if nothing was. Nobody else's process is ever in them."""
-    found = processes(groups)
+def kill(groups: Iterable[str], spare: int = 0) -> bool:
+    """Send SIGKILL to what is in the groups but one process; true if nothing was. Nobody else's process is ever in them."""
+    found = processes(groups) - {spare}
     for pid in found:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)

@@ -17,6 +17,9 @@ from sandboxio_bubblewrap.facts import Machine
 
 FIRST_USER, USERS = 2**30, 2**30
 """Of these numbers root's sandboxes get one each, at random: nobody else has them."""
+READY = b"!"
+_SAY = f"import posix\nposix.write(1, {READY!r})"
+"""What the first process says before it becomes the agent: bwrap has made everything then."""
 FILTER_FD = 3
 """Where the filter is, see `warden.FIXED`."""
 
@@ -68,7 +71,8 @@ def _argv(plan: Plan, machine: Machine, version: int, groups: tuple[str, ...]) -
     if parameters["shares_network"] or (parameters["linked"] and parameters["allow"] is None):
         words += _resolvers(roots)
     words += _counters(version, groups)
-    return [*words, "--", *agent_argv()]
+    argv = agent_argv()
+    return [*words, "--", *argv[:-1], f"{_SAY}\n{argv[-1]}"]
 
 
 def _resolvers(roots: rootfs.Roots) -> list[rootfs.Argument]:

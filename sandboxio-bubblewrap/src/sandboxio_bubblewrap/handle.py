@@ -1,5 +1,6 @@
 """What the adapter calls: the one warden of this process, started with the first sandbox."""
 
+import atexit
 import json
 import os
 import socket
@@ -77,6 +78,7 @@ class Handle:
                 if not fresh:
                     raise WardenLost("there is no warden")
                 self._socket, self._owner = _started(), os.getpid()
+                atexit.register(self._hang_up)
             try:
                 return self._exchanged(self._socket, message, descriptors)
             except OSError as error:

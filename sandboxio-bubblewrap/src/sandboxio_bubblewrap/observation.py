@@ -24,11 +24,6 @@ def inside(record: state.Record) -> int | None:
     return None
 
 
-def is_ready(pid: int) -> bool:
-    """Whether bwrap has made everything and become the agent."""
-    return _status(pid).get("Name", "bwrap") != "bwrap"
-
-
 def observe(record: state.Record) -> Observation | None:
     """Read one sandbox; ``None`` if it is gone. What can't be read is left out, and then nothing was attested."""
     groups: list[str] = record["groups"]

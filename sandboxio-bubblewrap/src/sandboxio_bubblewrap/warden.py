@@ -5,6 +5,7 @@ it; a warden whose owner is killed does so itself. It ends what is past its life
 Requests come over a pair of packet sockets: in a memory file, with the descriptors that the sandbox gets. Standard library only.
 """
 
+import fcntl
 import json
 import os
 import resource
@@ -23,7 +24,7 @@ SLACK = 1.0
 """Seconds past its lifetime after which a sandbox that did not end itself is ended."""
 PAUSE = 0.01
 """Seconds until a control group that was still in use is looked at again."""
-FINAL = 10.0
+FINAL = 60.0
 """Seconds for the end of everything, once the owner is gone."""
 MESSAGE = 65536
 NOBODY = [0, ""]
@@ -74,8 +75,8 @@ class Warden:
     def end_all(self) -> None:
         """End everything."""
         until = time.monotonic() + FINAL
-        for kept in self._kept.values():
-            self._kill(kept)
+        for name in list(self._kept):
+            self._end(name)
         while self._kept and time.monotonic() < until:
             for key, _ in self._waiting.select(PAUSE):
                 if isinstance(key.data, Kept):
@@ -93,10 +94,12 @@ class Warden:
         """Carry out one request; false if the owner hung up."""
         try:
             data, descriptors, _, _ = socket.recv_fds(self._control, MESSAGE, 16)
-        except ConnectionError:
+        except OSError:
             return False
         if not data:
             return False
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, False)
         message: dict[str, Any] = json.loads(data)
         answer: dict[str, object]
         try:
@@ -158,30 +161,37 @@ class Warden:
         kept = self._kept.get(name)
         if kept is not None:
             self._kill(kept)
+            kept.deadline = min(kept.deadline, _now() + SLACK)  # then once more
         return kept is not None
 
     def _kill(self, kept: Kept) -> None:
-        if not kept.ended:
-            signal.pidfd_send_signal(kept.pidfd, signal.SIGKILL)
-        cgroups.kill(kept.groups)
+        """End all but bwrap, which buries what it started, and then ends itself; bwrap too if nothing else is there, or left.
+
+        Otherwise the remains would be for the machine's first process to bury, and there are some that are slow to.
+        """
+        if cgroups.kill(kept.groups, spare=kept.pid) and not kept.ended:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(kept.pidfd, signal.SIGKILL)
 
     def _reap(self, kept: Kept) -> None:
+        kept.ended = True
         self._waiting.unregister(kept.pidfd)
         os.close(kept.pidfd)
-        os.waitpid(kept.pid, 0)
-        kept.ended = True
+        with suppress(ChildProcessError):
+            os.waitpid(kept.pid, 0)
 
     def _look_after(self) -> None:
         """Remove what belonged to sandboxes that ended, and end those that are overdue."""
         now = _now()
         for kept in list(self._kept.values()):
-            if kept.ended and cgroups.kill(kept.groups) and cgroups.remove(kept.groups):
+            if not kept.ended and now >= kept.deadline:
+                kept.deadline = now + SLACK
+                self._kill(kept)
+            elif kept.ended and cgroups.kill(kept.groups) and cgroups.remove(kept.groups):
                 if kept.network is not None:
                     network.detach(kept.network)
                 state.forget(kept.name)
                 del self._kept[kept.name]
-            elif not kept.ended and now >= kept.deadline:
-                self._kill(kept)
 
 
 def _joined(word: dict[str, str]) -> str:
@@ -199,7 +209,7 @@ def _spawn(argv: list[str], descriptors: list[int], groups: tuple[str, ...], ord
     pid = os.fork()
     if pid == 0:
         os.close(told)
-        tell = os.dup2(tell, HIGH + FIXED + 1, inheritable=False)
+        tell = _moved(tell)
         try:
             _become(argv, descriptors, groups, order)
         except OSError as error:
@@ -216,6 +226,11 @@ def _spawn(argv: list[str], descriptors: list[int], groups: tuple[str, ...], ord
     return pid
 
 
+def _moved(descriptor: int) -> int:
+    """Return a copy that is out of the way, and that no other program gets."""
+    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, HIGH)
+
+
 def _become(argv: list[str], descriptors: list[int], groups: tuple[str, ...], order: dict[str, Any]) -> NoReturn:
     os.umask(0o022)
     for group in groups:
@@ -225,7 +240,7 @@ def _become(argv: list[str], descriptors: list[int], groups: tuple[str, ...], or
     for name, limits in order["limits"].items():
         _limit(getattr(resource, name), *limits)
     # Out of the way of the numbers that they are to have.
-    high = [os.dup2(one, HIGH + index, inheritable=False) for index, one in enumerate([descriptors[0], *descriptors])]
+    high = [_moved(one) for one in (descriptors[0], *descriptors)]
     for number, one in enumerate(high):
         os.dup2(one, number, inheritable=True)
     os.closerange(FIXED, HIGH)
@@ -247,6 +262,7 @@ def run(control: int, owner: int, start: str) -> NoReturn:
     """Serve the process ``owner``, which began at ``start``; then end."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # an owner that ignores it would have the kernel bury our children
     os.chdir("/")
     try:
         watched = os.pidfd_open(owner)

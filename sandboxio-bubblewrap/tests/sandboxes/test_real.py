@@ -126,7 +126,7 @@ async def test_a_sandbox_of_another_process_can_be_killed_by_its_full_id() -> No
         with pytest.raises(sandboxio.ConfigurationError):
             await sandboxio.kill_managed(DSN, name[:12])
         await sandboxio.kill_managed(DSN, name)
-        assert (groups_of(name), state.read(name)) == ([], None)
+        assert await anyio.to_thread.run_sync(until, lambda: (groups_of(name), state.read(name)) == ([], None))
         assert process.poll() is None
 
 
