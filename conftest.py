@@ -43,24 +43,29 @@ def pytest_configure() -> None:
     os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), str(Settings.from_environment().tools)])
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give each worker whole files, whose tests share what is costly, and those to one worker that can't go on at once.
+def unit_of(nodeid: str) -> str:
+    """Return what a test goes to a worker with: its file, whose tests share what is costly, or those that can't go on at once.
 
     Liars share nothing, the contract's parts have nothing in common with each other, and all of these take long.
     """
+    file, _, test = nodeid.partition("::")
+    if file.endswith(OF_THIS_MACHINE) or "[machine" in test:
+        return "what this machine has once"
+    if file.endswith("/test_docker_contract.py"):
+        return file + test.partition("[")[2]
+    return nodeid if "/liars/" in file else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give each worker what belongs together."""
     from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-    class ByFile(LoadScopeScheduling):  # type: ignore[misc]
+    class ByUnit(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            file, _, test = nodeid.partition("::")
-            if file.endswith(OF_THIS_MACHINE) or "[machine" in test:
-                return "what this machine has once"
-            if file.endswith("/test_docker_contract.py"):
-                return file + test.partition("[")[2]
-            return nodeid if "/liars/" in file else file
+            return unit_of(nodeid)
 
-    return ByFile(config, log)
+    return ByUnit(config, log)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
