@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import cast
 
 import anyio
 from anyio import to_thread
@@ -19,6 +20,7 @@ from sandboxio.spec import SandboxSpec
 from sandboxio_bubblewrap import command, errors, facts, planning, state, syscalls
 from sandboxio_bubblewrap.cgroups import kill as kill_groups
 from sandboxio_bubblewrap.config import BubblewrapConfig
+from sandboxio_bubblewrap.facts import Machine
 from sandboxio_bubblewrap.handle import handle
 from sandboxio_bubblewrap.info import INFO
 from sandboxio_bubblewrap.observation import inside, observe
@@ -102,7 +104,11 @@ class BubblewrapBackend:
             )
         started = self._started.pop(sandbox_id)
         try:
-            return await open_session(started.stream, started.expires_at, started.pid, _interfaces(plan))
+            machine = cast("Machine", plan.parameters["machine"])
+            same = machine.roots.python is not None
+            return await open_session(
+                started.stream, started.expires_at, started.pid, _interfaces(plan), same_python=same
+            )
         except AgentUnfit as unfit:
             raise AgentUnfit(f"{unfit.reason} {started.told()}") from unfit
         finally:

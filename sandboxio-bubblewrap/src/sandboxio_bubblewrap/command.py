@@ -72,7 +72,7 @@ def _argv(plan: Plan, machine: Machine, version: int, groups: tuple[str, ...]) -
         words += _resolvers(roots)
     words += _counters(version, groups)
     argv = agent_argv()
-    return [*words, "--", *argv[:-1], f"{_SAY}\n{argv[-1]}"]
+    return [*words, "--", roots.python or argv[0], *argv[1:-1], f"{_SAY}\n{argv[-1]}"]
 
 
 def _resolvers(roots: rootfs.Roots) -> list[rootfs.Argument]:

@@ -46,6 +46,8 @@ class Roots:
     links: tuple[tuple[str, str], ...]
     path: str
     of_template: bool = False
+    python: str | None = None
+    """Where the running Python itself is in there, if it is."""
 
 
 def host_roots() -> Roots:
@@ -60,7 +62,11 @@ def host_roots() -> Roots:
         if not real.startswith("/usr/") and real != "/usr":
             binds.append((real, real))
             folders.insert(0, f"{real}/bin")
-    return Roots(tuple(binds), tuple(links), ":".join(dict.fromkeys(folders)))
+    places = [f"{place}/" for _, place in binds]
+    python = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
+    shown = any(python.startswith(place) for place in places)
+    path = ":".join(dict.fromkeys(folders))
+    return Roots(tuple(binds), tuple(links), path, python=python if shown else None)
 
 
 def template_roots(template: str) -> Roots:

@@ -15,16 +15,19 @@ WITH_OWNER = "a bubblewrap sandbox ends with its owner: no daemon is there to ke
 
 
 async def open_session(
-    stream: SocketStream, expires_at: float, pid: int, interfaces: frozenset[str] | None
+    stream: SocketStream, expires_at: float, pid: int, interfaces: frozenset[str] | None, *, same_python: bool
 ) -> AgentSession:
     """Start the conversation with the agent, and compare what it sees with the policies.
 
     :param pid: the first process on this machine, which becomes the session's ``native``.
     :param interfaces: the network interfaces that it must see and no others; ``None``: this machine's network is shared.
+    :param same_python: whether the agent's interpreter is this process's own.
     :raises AgentUnfit: no agent answered. :raises PolicyNotEnforced: a policy does not hold inside.
     """
     lifetime = max(expires_at - time.time(), 0.01)
-    session = await open_agent(stream, lifetime=lifetime, workdir=WORK, boot_timeout=BOOT_TIMEOUT)
+    session = await open_agent(
+        stream, lifetime=lifetime, workdir=WORK, same_python=same_python, boot_timeout=BOOT_TIMEOUT
+    )
     try:
         check_inside(session.report, interfaces)
     except BaseException:

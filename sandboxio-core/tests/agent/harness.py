@@ -105,6 +105,7 @@ async def local_agent(
     workdir: str | None = None,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
+    same_python: bool = False,
 ) -> AsyncGenerator[Local]:
     """Run an agent; at the end it is closed, and killed by its process id if it does not go by itself."""
     argv = [*prefix, python, *agent_argv()[1:]]
@@ -117,7 +118,12 @@ async def local_agent(
     try:
         with anyio.fail_after(PATIENCE):
             session = await open_agent(
-                stream, lifetime=lifetime, owner_bound=owner_bound, workdir=workdir, boot_timeout=PATIENCE
+                stream,
+                lifetime=lifetime,
+                owner_bound=owner_bound,
+                workdir=workdir,
+                same_python=same_python,
+                boot_timeout=PATIENCE,
             )
         try:
             yield Local(session, process)

@@ -51,6 +51,18 @@ for number in (425, 426, 427):
 """
 
 
+async def test_the_same_python_takes_the_agent_compiled(tmp_path: Path) -> None:
+    async with local_agent(same_python=True) as agent:
+        assert (await agent.python("print(6 * 7)")).stdout == b"42\n"
+        assert [entry.path for entry in await agent.session.list(str(tmp_path))] == []
+
+
+async def test_the_same_python_takes_it_compiled_when_it_starts_a_second_time() -> None:
+    async with local_agent(same_python=True, program=without_ctypes()) as agent:
+        assert agent.session.report.dumpable == "memfd"
+        assert (await agent.python("print(6 * 7)")).stdout == b"42\n"
+
+
 async def test_the_report_says_what_is_seen(agent: Local, tmp_path: Path) -> None:
     report = agent.session.report
     assert report.python == ".".join(str(part) for part in sys.version_info[:3])

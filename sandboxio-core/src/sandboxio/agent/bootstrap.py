@@ -1,6 +1,7 @@
 """How the agent gets into a sandbox: nothing is written there, its source comes over stdin."""
 
 import functools
+import marshal
 from importlib import resources
 from struct import pack
 
@@ -9,11 +10,11 @@ STATUS_OWNER_GONE = 0
 STATUS_LIFETIME = 124
 """The agent's exit status when its lifetime was over."""
 
-# Reads two lengths, the modules (names and sources, joined by NUL) and the settings; imports a module when it is first
-# needed, compiled by itself: compiling all at once keeps 4 MiB more resident. With an argument it reads from that
+# Reads two lengths, the modules (names and sources, joined by NUL, or code by name) and the settings; imports a module when
+# it is first needed, compiled by itself: compiling all at once keeps 4 MiB more resident. With an argument it reads from that
 # descriptor instead of stdin: a Python without ctypes starts itself a second time that way.
 _PROGRAM = """\
-import posix as o,sys,_frozen_importlib as b
+import posix as o,sys,_frozen_importlib as b,marshal as u
 f=int((sys.argv[1:]or'0')[0])
 def r(n):
  d=b''
@@ -23,12 +24,15 @@ def r(n):
   d+=c
  return d
 h=r(8);s=r(int.from_bytes(h[:4],'big'));t=r(int.from_bytes(h[4:],'big'))
-p=s.decode().split('\\0');p=dict(zip(p[::2],p[1::2]))
+if s[:1]==b's':p=s.decode().split('\\0');p=dict(zip(p[::2],p[1::2]))
+else:p=u.loads(s)
 class L:
  def find_spec(q,n,*a):
   return b.ModuleSpec(n,q,is_package=n=='sandboxio_agent')if n in p else None
  def create_module(q,s):pass
- def exec_module(q,m):exec(compile(p.pop(m.__name__),m.__name__,'exec'),m.__dict__)
+ def exec_module(q,m):
+  c=p.pop(m.__name__)
+  exec(u.loads(c)if type(c)is bytes else compile(c,m.__name__,'exec'),m.__dict__)
 sys.meta_path.insert(0,L())
 from sandboxio_agent.boot import main
 main(t,lambda:h+s+t,f>0)"""
@@ -39,9 +43,15 @@ def agent_argv() -> tuple[str, ...]:
     return ("python3", "-I", "-S", "-c", _PROGRAM)
 
 
-def first_bytes(*, lifetime: float, owner_bound: bool, workdir: str | None, watch_disk: bool = False) -> bytes:
-    """Return what that program must read first: lengths, the agent's modules, and settings."""
-    source = agent_source()
+def first_bytes(
+    *, lifetime: float, owner_bound: bool, workdir: str | None, watch_disk: bool = False, same_python: bool = False
+) -> bytes:
+    """Return what that program must read first: lengths, the agent's modules, and settings.
+
+    :param same_python: the program's interpreter is this very one: it takes the modules compiled, which saves their start
+        some 30 ms (measured 2026-11).
+    """
+    source = agent_code() if same_python else agent_source()
     settings = pack(">d??", lifetime, owner_bound, watch_disk) + (workdir or "").encode("utf-8", "surrogateescape")
     return pack(">II", len(source), len(settings)) + source + settings
 
@@ -55,3 +65,11 @@ def agent_source() -> bytes:
         if file.name.endswith(".py") and name != "__init__":
             parts += [f"sandboxio_agent.{name}", file.read_text("utf-8")]
     return "\0".join(parts).encode()
+
+
+@functools.cache
+def agent_code() -> bytes:
+    """Return the same modules compiled by this interpreter, each by itself, for one that is the same."""
+    parts = agent_source().decode().split("\0")
+    modules = dict(zip(parts[::2], parts[1::2], strict=True))
+    return marshal.dumps({name: marshal.dumps(compile(source, name, "exec")) for name, source in modules.items()})

@@ -228,6 +228,7 @@ async def open_agent(
     owner_bound: bool = True,
     workdir: str | None = None,
     watch_disk: bool = False,
+    same_python: bool = False,
     boot_timeout: float = 10,
 ) -> AgentSession:
     """Send the agent over ``stream`` (stdin and stdout of `agent_argv`, nothing else in it) and wait for its report.
@@ -241,13 +242,17 @@ async def open_agent(
     :param watch_disk: whether a sandbox's first agent says on its stderr, while the sandbox is in use, what deleted
         files that are still open hold of the disk (``sandboxio: busy MIB``, or ``busy full`` if there are too many
         descriptors to look at), and ``sandboxio: idle`` when no process is left. A further agent has the first one look.
+    :param same_python: whether the interpreter there is this very one, which saves compiling the agent.
     :param boot_timeout: seconds to wait for the boot report.
     :raises AgentUnfit: no boot report in time, the program ended before it, or what came is none.
     """
     connection = AgentConnection(stream)
     receiver = BootReceiver()
     connection.expect_boot(receiver)
-    connection.post_raw(first_bytes(lifetime=lifetime, owner_bound=owner_bound, workdir=workdir, watch_disk=watch_disk))
+    first = first_bytes(
+        lifetime=lifetime, owner_bound=owner_bound, workdir=workdir, watch_disk=watch_disk, same_python=same_python
+    )
+    connection.post_raw(first)
     reason = f"no boot report within {boot_timeout:g} s"
     try:
         with anyio.move_on_after(boot_timeout):
