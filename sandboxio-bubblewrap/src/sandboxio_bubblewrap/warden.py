@@ -124,7 +124,7 @@ class Warden:
         name, groups = str(order["name"]), tuple(cast("list[str]", order["groups"]))
         home = cgroups.Home(order["version"], tuple(order["folders"]))
         argv = [self._word(word, staged=order["uid"] is not None) for word in order["argv"]]
-        record = {**order["record"], "warden": self._me, "first": NOBODY, "boot": self._boot}
+        record: state.Record = {**order["record"], "warden": self._me, "first": NOBODY, "boot": self._boot}
         cgroups.ready(home)
         state.write(record)  # before there is anything: should this process be killed, its groups are found by it
         pid = 0
