@@ -5,6 +5,7 @@ start commands and touch files; whatever the provider's protocol makes of that i
 """
 
 import asyncio
+import atexit
 import contextlib
 import json
 import os
@@ -315,6 +316,12 @@ class _Factory:
             socket.send_fds(self._orders, [json.dumps(order).encode()], [control.fileno()])
             return int(self._orders.recv(100))
 
+    def end(self) -> None:
+        """End the program, at the end of this process; guests that live go on until their emulator ends."""
+        if self._orders is not None:
+            self._orders.close()
+            self._orders = None
+
     @staticmethod
     def _begin() -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -331,6 +338,7 @@ class _Factory:
 
 
 _factory = _Factory()
+atexit.register(_factory.end)
 
 
 def _end_of(pid: int) -> asyncio.Event:
