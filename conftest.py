@@ -5,6 +5,7 @@
 
 import os
 import signal
+from shutil import which
 from typing import Any
 
 import pytest
@@ -144,9 +145,17 @@ def what_bubblewrap_lacks() -> str | None:
     return home.reason if isinstance(home, Homeless) else None
 
 
+def what_emulation_lacks() -> str | None:
+    """Say why there can be no emulated sandboxes here, or `None` where there can."""
+    if os.geteuid() != 0:
+        return "they are made by root"
+    return next((f"{tool} is not installed" for tool in ("ip", "nft", "nsenter", "unshare") if not which(tool)), None)
+
+
 TOOLS = {
     "bubblewrap": ("bubblewrap", what_bubblewrap_lacks),
     "docker": ("Docker", what_is_missing),
+    "emulated": ("emulation", what_emulation_lacks),
     "ssh": ("ssh", ssh.what_is_missing),
 }
 """By marker: the word for its tests, and what says why they can't run."""

@@ -22,7 +22,12 @@ ALL = (".", *DISTRIBUTIONS)
 PYTHON = sys.executable
 CONTRACT_IMAGES = ("python", "user", *(f"{image}?accept_vsock=1" for image in ("python-minimal", "busybox", "static")))
 EMBEDDED = "bubblewrap"
-UNIT_TESTS = ("-m", "not docker", "tests/test_origin.py", *(f"{folder}/tests" for folder in DISTRIBUTIONS))
+UNIT_TESTS = (
+    "-m",
+    "not docker and not emulated",
+    "tests/test_origin.py",
+    *(f"{folder}/tests" for folder in DISTRIBUTIONS),
+)
 
 
 @nox.session(venv_backend="none")

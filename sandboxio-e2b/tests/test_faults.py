@@ -16,6 +16,7 @@ from .emulator.emulator import KEY, Emulator
 
 pytestmark = [
     pytest.mark.network,
+    pytest.mark.emulated,
     pytest.mark.anyio,
     pytest.mark.filterwarnings("ignore::sandboxio.SandboxWarning"),
 ]

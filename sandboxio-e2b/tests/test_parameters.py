@@ -18,7 +18,7 @@ from sandboxio_e2b.sdk import Account
 from .emulator.emulator import Emulator
 from .emulator.ground import ground, target
 
-pytestmark = [pytest.mark.network, pytest.mark.filterwarnings("ignore::sandboxio.SandboxWarning")]
+pytestmark = [pytest.mark.network, pytest.mark.emulated, pytest.mark.filterwarnings("ignore::sandboxio.SandboxWarning")]
 ROWS = {row.name: row for row in all_rows()}
 
 

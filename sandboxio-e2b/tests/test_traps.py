@@ -18,6 +18,7 @@ from .emulator.schema import Refused
 
 pytestmark = [
     pytest.mark.network,
+    pytest.mark.emulated,
     pytest.mark.anyio,
     pytest.mark.filterwarnings("ignore::sandboxio.SandboxWarning"),
 ]

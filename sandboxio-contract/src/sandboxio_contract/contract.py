@@ -15,6 +15,8 @@ class Contract:
     :param ground: how the suite looks at the backend's world; chosen by the backend's name if not given.
     :param register: backends without an entry point, name → ``"package.module:object"``.
     :param path: where they are found.
+    :param loops: the event loops to judge on. Where tests are distributed by files, a file for each loop halves the time; the
+        report is of all of them.
     :param name: what reports call the target; its DSN if not given, which may be another one in each run.
     """
 
@@ -24,3 +26,4 @@ class Contract:
     register: Mapping[str, str] = field(default_factory=dict[str, str])
     path: Sequence[str] = ()
     name: str | None = None
+    loops: Sequence[str] = ("asyncio", "trio")

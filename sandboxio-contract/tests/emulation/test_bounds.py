@@ -2,9 +2,12 @@
 
 import asyncio
 
+import pytest
 from sandboxio_contract.emulation import Guest, Machine
 
 from .running import run
+
+pytestmark = pytest.mark.emulated
 
 FORKS = """
 import os, time

@@ -13,6 +13,8 @@ from sandboxio_contract.emulation import Guest, GuestGone, Machine
 
 from .running import begin, guest, read_all, run, write_all
 
+pytestmark = pytest.mark.emulated
+
 TREE = ["sh", "-c", "sleep 600 & setsid sleep 600 & echo started; exec sleep 600"]
 
 

@@ -8,7 +8,7 @@ from sandboxio_contract.network import Outcome, parse_probe, probe_command
 
 from .running import guest, run
 
-pytestmark = pytest.mark.network
+pytestmark = [pytest.mark.network, pytest.mark.emulated]
 WAYS = frozenset(
     {"tcp4-80", "tcp4-443", "tcp4-53", "udp4", "dns4-udp", "dns4-tcp", "metadata", "dns4-public", "dns-lookup"}
 )

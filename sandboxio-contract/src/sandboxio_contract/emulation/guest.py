@@ -329,11 +329,10 @@ class _Factory:
         argv = [sys.executable, "-I", "-S", "-c", _PROGRAM, str(theirs.fileno()), _ROOT]
         with theirs:
             # Twice forked, so that it is nobody's to wait for.
-            launched = subprocess.run(
+            subprocess.run(
                 ["sh", "-c", '"$@" </dev/null >/dev/null &', "sh", *argv],
                 pass_fds=(theirs.fileno(),), cwd="/", env={}, check=True, start_new_session=True,
             )  # fmt: skip
-            del launched
         return ours
 
 
