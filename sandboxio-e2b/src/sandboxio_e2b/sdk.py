@@ -27,7 +27,8 @@ ANSWER = 60.0
 LATE_LOOKS, LATE_PAUSE = 20, 0.5
 """How often, and how many seconds apart, a creation whose answer was an error is looked for."""
 _NONSENSE = (ValueError, KeyError, TypeError, AttributeError, LookupError)
-_making: set["asyncio.Future[AsyncSandbox]"] = set()
+_making: dict[str, "asyncio.Future[AsyncSandbox]"] = {}
+"""What is being made, by its create id: it goes on although nobody waits any more."""
 
 
 class Account:
@@ -74,15 +75,16 @@ class Account:
             return await understood(AsyncSandbox.create(**parameters, **options))
 
         making = asyncio.ensure_future(make())
-        _making.add(making)
-        making.add_done_callback(_making.discard)
+        create_id = str(parameters.get("idempotency_key"))
+        _making[create_id] = making
+        making.add_done_callback(lambda _: _making.pop(create_id, None))
         making.add_done_callback(lambda one: one.cancelled() or one.exception())  # nobody may wait for it any more
         return await asyncio.shield(making)
 
     async def end_what_was_made(self, create_id: str, label: str) -> None:
         """Wait for what is being made, and end the sandbox that carries ``create_id`` in its metadata."""
-        if _making:
-            await asyncio.wait(tuple(_making))
+        if create_id in _making:
+            await asyncio.wait([_making[create_id]])
         for _ in range(LATE_LOOKS):
             with suppress(Exception):
                 found = [one async for one in self.listed({label: create_id})]

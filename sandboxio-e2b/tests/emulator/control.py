@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import json
+import os
+import posixpath
 import secrets
 import time
 from collections import deque
@@ -20,7 +22,7 @@ from .schema import RESOLVER, Refused, check_creation, check_idempotency_key, ch
 PAGE = 100
 TEMPLATES = (
     Template("rki5dems9wqfm4r03t7g", "base"),
-    Template("nlhz8vlwyupq845jsdg9", "code-interpreter-v1", memory_mb=1024, code=True),
+    Template("nlhz8vlwyupq845jsdg9", "code-interpreter-v1", memory_mb=1024),
 )
 
 
@@ -87,6 +89,8 @@ class Control:
         guest = await Guest.start(inside)
         try:
             address = await self._outside().connect(guest, egress_of(said))
+            for path, content in template.files.items():
+                await put(guest, path, content)
         except BaseException:
             await guest.close()
             raise
@@ -189,6 +193,14 @@ class Control:
             with contextlib.suppress(ProcessLookupError, GuestGone):
                 await machine.guest.kill(process.pid)
         return web.Response(status=204)
+
+
+async def put(guest: Guest, path: str, content: bytes) -> None:
+    """Write a file of the ordinary user's into a sandbox."""
+    await guest.file("make_directories", posixpath.dirname(path), user="user")
+    descriptor = await guest.open(path, os.O_WRONLY | os.O_CREAT, user="user")
+    with open(descriptor, "wb") as file:  # noqa: ASYNC230 - in memory
+        file.write(content)
 
 
 async def read_json(request: Request) -> Any:

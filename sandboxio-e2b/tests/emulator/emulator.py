@@ -1,7 +1,10 @@
 """The emulated provider as a whole: one address for the control API and for every sandbox, told apart by headers, as its proxy does."""
 
+import contextlib
+import secrets
 import threading
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from dataclasses import replace
 
 from aiohttp import web
 from sandboxio_contract.emulation import GuestGone, Outside, Recorder, Request, Serving
@@ -9,7 +12,7 @@ from sandboxio_contract.ground.emulated import Sight
 
 from . import files
 from .connect import Failed
-from .control import Control
+from .control import TEMPLATES, Control
 from .envd import Processes
 from .machine import Machine
 from .schema import Refused
@@ -62,6 +65,16 @@ class Emulator:
             )
             for name, one in tuple(self.control.machines.items())
         }
+
+    @contextlib.contextmanager
+    def template_with(self, files: Mapping[str, bytes]) -> Generator[str]:
+        """Have a template whose sandboxes hold these files."""
+        name = f"prepared-{secrets.token_hex(4)}"
+        self.control.templates[name] = replace(TEMPLATES[0], template_id=name, alias=name, files=files)
+        try:
+            yield name
+        finally:
+            del self.control.templates[name]
 
     def end(self, sandbox_id: str) -> None:
         """End a sandbox behind its owner's back, from any thread."""

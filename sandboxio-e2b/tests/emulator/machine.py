@@ -24,7 +24,7 @@ class Template:
     cpu_count: int = 2
     memory_mb: int = 512
     disk_size_mb: int = 2304
-    code: bool = False
+    files: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
 
     def told(self, *, default: bool) -> dict[str, Any]:
         """Return what the API says of it."""

@@ -3,16 +3,23 @@
 import contextlib
 import json
 import os
+import subprocess
+import zipfile
 from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from sandboxio_contract.emulation import Guest, Outside, Recorder
+from sandboxio_contract.emulation import Guest, Machine, Outside, Recorder
 from sandboxio_contract.emulation.reference import EmulatedNetwork
 from sandboxio_contract.ground.base import Ground, NetworkGround, Object, Spied
+from sandboxio_contract.ground.dsn import with_template
 from sandboxio_contract.ground.wire import Call
 from sandboxio_contract.verdict import Inconclusive
+
+_WHERE = "import site; print(site.getusersitepackages())"
+_GUESTS = {"HOME": Machine().home, "PATH": "/usr/bin:/bin"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,10 @@ class Emulated(Protocol):
 
     def sights(self) -> Mapping[str, Sight]:
         """Return every sandbox by its id."""
+        ...
+
+    def template_with(self, files: Mapping[str, bytes]) -> AbstractContextManager[str]:
+        """Have a template whose sandboxes hold these files of the ordinary user's, for the block. Yields its name."""
         ...
 
     def end(self, sandbox_id: str) -> None:
@@ -163,6 +174,17 @@ class EmulatedGround(Ground):
     def absent_template(self) -> str:
         """Return the target with a template that the provider has not."""
         return self._absent
+
+    @contextlib.contextmanager
+    def prepared(self, wheels: Path, package: str) -> Generator[str]:
+        """Unpack a package's wheels where the guests' Python looks for what its user installed."""
+        asked = subprocess.run(["python3", "-c", _WHERE], capture_output=True, text=True, check=True, env=_GUESTS)
+        files: dict[str, bytes] = {}
+        for wheel in wheels.glob(f"{package}-*.whl"):
+            with zipfile.ZipFile(wheel) as archive:
+                files |= {f"{asked.stdout.strip()}/{name}": archive.read(name) for name in archive.namelist()}
+        with self.provider.template_with(files) as name:
+            yield with_template(self._dsn, name)
 
     @contextlib.contextmanager
     def spied(self) -> Generator[Spied]:
