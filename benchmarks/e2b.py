@@ -12,14 +12,14 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
 import sandboxio
 
-TESTS = Path(__file__).parents[1] / "sandboxio-e2b" / "tests"
+TESTS = Path(__file__).parents[1] / "sandboxio-e2b" / "tests" / "e2badapter"
 SERVE = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -34,7 +34,7 @@ GOAL_MS, GOAL_PART = 1.0, 0.05
 
 
 @asynccontextmanager
-async def emulated() -> AsyncIterator[str]:
+async def emulated() -> AsyncGenerator[str]:
     """Have the emulator; yields its address."""
     argv = [sys.executable, "-c", SERVE, str(TESTS)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -48,7 +48,7 @@ async def emulated() -> AsyncIterator[str]:
 @asynccontextmanager
 async def contenders(
     address: str,
-) -> AsyncIterator[tuple[Callable[[], Awaitable[object]], Callable[[], Awaitable[object]]]]:
+) -> AsyncGenerator[tuple[Callable[[], Awaitable[object]], Callable[[], Awaitable[object]]]]:
     """Yield one call of ours and the same of the SDK's."""
     from e2b import AsyncSandbox
     from e2b.envd.process import process_pb
