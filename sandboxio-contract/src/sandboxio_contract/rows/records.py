@@ -29,6 +29,7 @@ from sandboxio import (
 
 from sandboxio_contract.rows import row
 from sandboxio_contract.rows.inside import DEADLINE, GRACE, SLACK, has_files, has_shell, left_over, raises
+from sandboxio_contract.rows.sweep import ASKED
 from sandboxio_contract.target import Target
 from sandboxio_contract.verdict import Finding, Inconclusive, Part, proven, require, summed
 
@@ -270,7 +271,7 @@ async def _cancelled_creation(target: Target, queue: _Sinks, audit: AuditConfig)
             gate = spied.wire.gate(spied.creates, "before send")
             async with anyio.create_task_group() as group:
                 group.start_soon(_made, target, spied.dsn, audit, mark)
-                await target.look(gate.reached.wait, GRACE)
+                await target.look(gate.reached.wait, ASKED)
                 group.cancel_scope.cancel()
                 with anyio.CancelScope(shield=True):
                     await anyio.sleep(HELD)

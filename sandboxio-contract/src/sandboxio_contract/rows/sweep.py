@@ -22,6 +22,8 @@ DELAYS = 30
 GIVEN_UP = 1.0
 HELD = 0.2
 """Seconds for which a request of a cancelled creation is held on."""
+ASKED = 30.0
+"""Seconds within which a creation asks the provider for something, also on a busy machine."""
 LATE = 15.0
 """Seconds within which what was made late has to be gone."""
 PLACES: tuple[Place, ...] = ("before send", "after commit")
@@ -121,7 +123,7 @@ async def _at_the_wire(target: Target) -> Part:
                 gate = spied.wire.gate(lambda call, kind=kind: _kind(call) == kind, place)  # type: ignore[misc]
                 async with anyio.create_task_group() as group:
                     group.start_soon(_created_and_killed, target, spied.dsn, mark)
-                    await target.look(gate.reached.wait, GRACE)
+                    await target.look(gate.reached.wait, ASKED)
                     group.cancel_scope.cancel()
                     with anyio.CancelScope(shield=True):
                         await anyio.sleep(HELD)
@@ -142,7 +144,7 @@ async def _given_up(target: Target) -> Part:
             gate = spied.wire.gate(spied.creates, place)
             async with anyio.create_task_group() as group:
                 group.start_soon(_created_and_killed, target, spied.dsn, mark)
-                await target.look(gate.reached.wait, GRACE)
+                await target.look(gate.reached.wait, ASKED)
                 group.cancel_scope.cancel()
             gate.open()
             if not gate.reached.is_set():

@@ -28,7 +28,7 @@ class _Left(Exception):
     """The row's own way out of a block."""
 
 
-@row("TRD-01")
+@row("TRD-01", within=120)
 async def leaving_the_block_kills(target: Target) -> Finding:
     """The end of the block, an exception and each kind of cancellation end the sandbox."""
     parts: list[Part] = []
