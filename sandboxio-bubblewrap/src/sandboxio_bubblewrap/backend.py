@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import cast
 
 import anyio
@@ -14,10 +15,10 @@ from anyio import to_thread
 from sandboxio.agent.session import AgentUnfit
 from sandboxio.errors import CapabilityNotSupported, SandboxError
 from sandboxio.planning import Plan
-from sandboxio.port import Facts, Observation, Session
+from sandboxio.port import Facts, Observation, Progress, Session
 from sandboxio.spec import SandboxSpec
 
-from sandboxio_bubblewrap import command, errors, facts, planning, state, syscalls
+from sandboxio_bubblewrap import command, errors, facts, planning, state, syscalls, tarball
 from sandboxio_bubblewrap.cgroups import kill as kill_groups
 from sandboxio_bubblewrap.config import BubblewrapConfig
 from sandboxio_bubblewrap.facts import Machine
@@ -68,6 +69,15 @@ class BubblewrapBackend:
         """Translate a spec; pure."""
         return planning.make_plan(spec, facts)
 
+    async def prepare(self, plan: Plan, progress: Progress) -> bool:
+        """Unpack a template that is one file."""
+        machine = cast("Machine", plan.parameters["machine"])
+        if machine.roots is not None:
+            return False
+        progress(f"unpacking {plan.spec.template}")
+        await to_thread.run_sync(tarball.unpack, Path(str(plan.spec.template)), abandon_on_cancel=True)
+        return True
+
     async def provision(self, plan: Plan) -> str:
         """Start bwrap; the agent inside waits for its source."""
         abandoned = threading.Event()
@@ -105,7 +115,7 @@ class BubblewrapBackend:
         started = self._started.pop(sandbox_id)
         try:
             machine = cast("Machine", plan.parameters["machine"])
-            same = machine.roots.python is not None
+            same = machine.roots is not None and machine.roots.python is not None
             return await open_session(
                 started.stream, started.expires_at, started.pid, _interfaces(plan), same_python=same
             )

@@ -56,6 +56,7 @@ def order(plan: Plan) -> dict[str, object]:
 
 def _argv(plan: Plan, machine: Machine, version: int, groups: tuple[str, ...]) -> list[rootfs.Argument]:
     program, roots = machine.program, machine.roots
+    assert roots is not None  # it was prepared
     parameters: Any = plan.parameters
     words: list[rootfs.Argument] = [
         {"source": program.folder, "below": str(Path(program.path).relative_to(program.folder))},

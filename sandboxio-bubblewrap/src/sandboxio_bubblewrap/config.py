@@ -12,8 +12,8 @@ _GROUP = re.compile(r"(?:/[A-Za-z0-9@_][A-Za-z0-9@_.:-]*)+\Z")
 class BubblewrapConfig(BackendConfig):
     """What sandboxes start from, and where their control groups are made.
 
-    ``template`` is a directory that holds a root file system with ``python3`` in it (an absolute path); ``None`` = this
-    machine's own ``/usr``, read-only. Fields can be written in a DSN: ``bubblewrap://?cgroup=/given``.
+    ``template`` is a directory that holds a root file system with ``python3`` in it, or a ``tar`` archive of one, or what
+    ``docker save`` wrote (an absolute path); ``None`` = this machine's own ``/usr``, read-only. Fields can be written in a DSN: ``bubblewrap://?cgroup=/given``.
     """
 
     backend: ClassVar[str] = "bubblewrap"

@@ -10,7 +10,7 @@ from sandboxio.errors import ConfigurationError
 from sandboxio.port import Facts
 from sandboxio.spec import SandboxSpec
 
-from sandboxio_bubblewrap import network
+from sandboxio_bubblewrap import network, tarball
 from sandboxio_bubblewrap.cgroups import Home, Homeless, find_home
 from sandboxio_bubblewrap.config import BubblewrapConfig
 from sandboxio_bubblewrap.info import BASELINE
@@ -29,6 +29,7 @@ _SWITCHES = {
 class Machine:
     """What was found.
 
+    :param roots: what is shown read-only; ``None``: the template has to be unpacked first.
     :param own_users: whether each sandbox can be a user of its own on this machine, who owns nothing.
     :param blocked: why no user namespace can be made, and what to do about it.
     :param unlinked: the same of a network of a sandbox's own that reaches the outside; looked at only where one is wanted.
@@ -36,7 +37,7 @@ class Machine:
 
     program: Program
     home: Home | Homeless
-    roots: Roots
+    roots: Roots | None
     own_users: bool
     blocked: tuple[str, str] | None
     unlinked: tuple[str, str] | None = None
@@ -67,14 +68,19 @@ def machine_of(facts: Facts) -> Machine | None:
     return cast("Machine | None", facts.values.get("machine"))
 
 
-def _roots(template: str | None) -> Roots:
+def _roots(template: str | None) -> Roots | None:
     if template is None:
         return host_roots()
-    hint = "name an absolute path of a directory with a root file system, with python3 in it"
+    hint = "name an absolute path of a directory or tar archive with a root file system, with python3 in it"
     if not template.startswith("/"):
         raise ConfigurationError(f"the template {template} is no absolute path", hint=hint)
     try:
-        return template_roots(template)
+        path = Path(template)
+        if path.is_file():
+            path = tarball.place_of(path)
+            if not path.is_dir():
+                return None
+        return template_roots(str(path))
     except OSError as error:
         raise ConfigurationError(f"the template {template} can't be read: {error.strerror}", hint=hint) from error
 

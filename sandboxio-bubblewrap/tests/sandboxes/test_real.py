@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 import sysconfig
+import tarfile
 from pathlib import Path
 
 import anyio
 import pytest
 import sandboxio
 from sandboxio import CapabilityNotSupported, NetworkPolicy, ResourceLimitExceeded, Resources
-from sandboxio_bubblewrap import command, state
+from sandboxio_bubblewrap import command, state, tarball
 from sandboxio_bubblewrap.backend import BubblewrapBackend
 from sandboxio_bubblewrap.config import BubblewrapConfig
 from sandboxio_bubblewrap.handle import WardenRefuses, handle
@@ -162,6 +163,19 @@ async def test_a_root_directory_is_a_template(tmp_path: Path) -> None:
         seen = "import os; print(open('/srv/here').read(), open('/etc/hosts').read().split()[1], os.listdir('/home'))"
         assert (await sb.run_code(seen)).stdout == "of the template\n localhost ['sandbox']\n"
         assert not (await sb.run(["python3", "-c", "open('/srv/x', 'w')"])).ok
+
+
+async def test_a_root_directory_in_an_archive_is_a_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tarball, "cache", lambda: tmp_path / "cache")
+    (tmp_path / "rootfs").mkdir()
+    copy_of_python(tmp_path / "rootfs")
+    with tarfile.open(tmp_path / "image.tar", "w") as archive:
+        archive.add(tmp_path / "rootfs", ".")
+    said: list[str] = []
+    for _ in range(2):
+        async with sandboxio.create(f"bubblewrap://{tmp_path}/image.tar", on_progress=said.append) as sb:
+            assert (await sb.run_code("import sys; print(sys.executable)")).stdout == "/usr/bin/python3\n"
+    assert said == [f"unpacking {tmp_path}/image.tar"]
 
 
 async def test_a_template_without_python_is_refused_with_the_fix(tmp_path: Path) -> None:
