@@ -1,6 +1,7 @@
 """What tests of real sandboxes share: other owners, other users, and what this machine holds."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -73,6 +74,7 @@ def given_group(uid: int = STRANGER) -> Generator[str]:
             for left in place.glob(f"{PREFIX}*"):
                 left.rmdir()
             place.rmdir()
+        shutil.rmtree(f"/tmp/sandboxio-bubblewrap-{uid}", ignore_errors=True)
 
 
 OWNER = """
