@@ -100,10 +100,11 @@ def _counters(version: int, groups: tuple[str, ...]) -> list[rootfs.Argument]:
 
 
 def etc_folder() -> Path:
-    """Return the directory that is every sandbox's ``/etc``, made once."""
-    place = state.folder() / "etc"
+    """Return the directory that is every sandbox's ``/etc``, made once as long as it would hold the same."""
+    held = repr((rootfs.made_up_etc(), rootfs.certificates(), rootfs.alternatives()))
+    place = state.folder() / f"etc-{sha256(held.encode()).hexdigest()[:16]}"
     if not place.is_dir():
-        new = Path(mkdtemp(prefix="etc-", dir=state.folder()))
+        new = Path(mkdtemp(prefix="new-", dir=state.folder()))
         rootfs.make_etc(new)
         new.chmod(0o755)
         try:

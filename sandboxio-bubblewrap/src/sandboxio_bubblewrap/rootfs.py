@@ -100,18 +100,27 @@ def made_up_etc() -> dict[str, str]:
     }
 
 
+def certificates() -> list[str]:
+    """Return the directories below ``/etc`` that hold certificates on this machine."""
+    return [name for name in CERTIFICATES if Path("/etc", name).is_dir()]
+
+
+def alternatives() -> dict[str, str]:
+    """Return the links by which Debian's ``/usr/bin`` reaches some programs, as they are here."""
+    links = {name: Path("/etc/alternatives", name) for name in ALTERNATIVES}
+    found = {name: str(link.readlink()) for name, link in links.items() if link.is_symlink()}
+    return {name: target for name, target in found.items() if target.startswith("/usr/")}
+
+
 def make_etc(place: Path) -> None:
     """Fill a directory that sandboxes are shown as ``/etc``; it is the same for all."""
     for name, content in made_up_etc().items():
         (place / name).write_text(content, encoding="utf-8")
-    for name in CERTIFICATES:
-        if Path("/etc", name).is_dir():
-            (place / name).mkdir(parents=True)
+    for name in certificates():
+        (place / name).mkdir(parents=True)
     (place / "alternatives").mkdir()
-    for name in ALTERNATIVES:
-        link = Path("/etc/alternatives", name)
-        if link.is_symlink() and str(link.readlink()).startswith("/usr/"):
-            (place / "alternatives" / name).symlink_to(link.readlink())
+    for name, target in alternatives().items():
+        (place / "alternatives" / name).symlink_to(target)
 
 
 def arguments(roots: Roots, etc: str, disk_mb: int, shm_mb: int) -> list[Argument]:
@@ -147,7 +156,7 @@ def _etc(roots: Roots, etc: str) -> list[Argument]:
         hosts = any(place == "/etc" and Path(source, "hosts").is_file() for source, place in roots.binds)
         return ["--ro-bind", {"source": f"{etc}/hosts"}, "/etc/hosts"] if hosts else []
     words: list[Argument] = ["--ro-bind", {"source": etc}, "/etc"]
-    shown = [f"/etc/{name}" for name in CERTIFICATES if Path("/etc", name).is_dir()]
+    shown = [f"/etc/{name}" for name in certificates()]
     for path in [*shown, *(["/etc/ld.so.cache"] if Path("/etc/ld.so.cache").is_file() else [])]:
         words += ["--ro-bind", {"source": path}, path]
     return words
