@@ -118,3 +118,14 @@ for _ in range(100):
         print("connected")
         break
 """
+
+
+def test_what_is_never_let_through_is_not_let_through_by_an_allowance(outside: Outside) -> None:
+    async def main() -> None:
+        listed = f"{outside.arena.addresses.v4}/32"
+        async with guest(outside, Egress(allow=(listed,), never=(listed,))) as one:
+            outcome, _ = await probed(outside, one)
+            assert "tcp4-80" not in reached(outcome)
+            assert "dns4-public" in reached(outcome)  # nothing else is denied
+
+    asyncio.run(main())
