@@ -22,8 +22,8 @@ AWAY = 10.0
 """Seconds within which nothing may be left of a killed owner."""
 
 
-LIFE = 10.0
-"""Seconds that sandboxes live whose owner's end is not theirs."""
+LIFE = 12.0
+"""Seconds that sandboxes live whose owner's end is not theirs: time enough to make the few of them on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,7 @@ async def a_killed_owner_with_a_forked_child_leaks_nothing(target: Target) -> Fi
 
 async def _killed(target: Target, count: int, *, fork: bool) -> Finding:
     await target.need_sandbox()
+    count = FEW if target.ground.outlives_owner else count  # it is the provider's clock that is judged then
     mark = {"row": f"owner-{target.token}-{'fork' if fork else 'plain'}-{'trio' if on_trio() else 'asyncio'}"}
     order = _order(target, count, mark, fork=fork)
     with owner(order) as made:
