@@ -73,7 +73,11 @@ def forgetting(monkeypatch: pytest.MonkeyPatch, *paths: str, believing: bool) ->
 
 
 def judged(emulator: Emulator, name: str) -> Result:
-    return run_row(ROWS[name], Target(target(emulator), ground(emulator)), "asyncio")
+    seen = ground(emulator)
+    try:
+        return run_row(ROWS[name], Target(target(emulator), seen), "asyncio")
+    finally:
+        seen.release_network()
 
 
 CONVICTED = [

@@ -20,6 +20,8 @@ from sandboxio_contract.network.witness import Witness
 
 PORT = 28_455
 SECONDS = 60.0
+LIFE = 300.0
+"""Seconds after which a listener ends by itself, should its owner be killed."""
 # What a probe that shares only the network with the sandbox can't see for it.
 _NOT_BESIDE = ("unix-path", "vsock")
 
@@ -86,7 +88,7 @@ class EmulatedNetwork:
 
     def _listen(self, pid: int, address: str) -> Neighbour:
         key = tokens.key_for(secrets.token_bytes(32), "neighbour")
-        argv, source = neighbour_command(key, PORT)
+        argv, source = neighbour_command(key, PORT, LIFE)
         argv = (sys.executable, *argv[1:])
         started = subprocess.Popen(
             [*inside_network(pid), *argv], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/"
