@@ -61,7 +61,7 @@ def as_stranger(argv: Sequence[str], uid: int = STRANGER) -> list[str]:
 @contextmanager
 def given_group(uid: int = STRANGER) -> Generator[str]:
     """Have a group of version 1 that root gives to a user; yields its path below each controller."""
-    path = f"sandboxio-given-{os.getpid()}"
+    path = f"sandboxio-given-{os.getpid()}-{uid}"
     places = [MOUNTED / name / path for name in CONTROLLERS]
     for place in places:
         place.mkdir()
