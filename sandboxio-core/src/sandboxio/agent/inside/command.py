@@ -134,7 +134,8 @@ class Command:
     def kill_from_outside(self) -> None:
         """Kill without the supervisor, which is gone or does not answer."""
         if self.killing:
-            certain = not self.orphaned or not self.agent.strays()
+            before = self.agent.strays()
+            certain = not self.orphaned or not before
             root = self.worker.pid if self.worker else self.leader if self.orphaned and not self.exited else 0
             if root:
                 send_signal(root, signal.SIGSTOP)
@@ -142,6 +143,7 @@ class Command:
                 seen.add(root)
                 kill(seen)
                 certain = are_gone(seen) and certain and complete
+                certain = certain and not self.agent.has_fallen(before)
             self.killed(certain)
 
     def killed(self, certain: bool) -> None:
