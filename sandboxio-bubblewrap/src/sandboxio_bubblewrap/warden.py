@@ -244,12 +244,21 @@ def _become(argv: list[str], descriptors: list[int], groups: tuple[str, ...], or
     for number, one in enumerate(high):
         os.dup2(one, number, inheritable=True)
     os.closerange(FIXED, HIGH)
+    _close_at_exec(HIGH)
     os.chdir("/")
     if order["uid"] is not None:
         os.setgroups([])
         os.setresgid(order["uid"], order["uid"], order["uid"])
         os.setresuid(order["uid"], order["uid"], order["uid"])
     os.execve(argv[0], argv, {})  # noqa: S606 - through no shell
+
+
+def _close_at_exec(first: int) -> None:
+    """Keep every descriptor from there on from the program to come: what is missed would be the sandbox's."""
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - numbers, no paths
+        if int(name) >= first:
+            with suppress(OSError):  # the one of this very list
+                os.set_inheritable(int(name), False)
 
 
 def _limit(what: int, soft: int, hard: int) -> None:
@@ -263,6 +272,7 @@ def run(control: int, owner: int, start: str) -> NoReturn:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # an owner that ignores it would have the kernel bury our children
+    os.set_inheritable(control, False)  # it had to be, to come here; its number is the owner's, so it may be any
     os.chdir("/")
     try:
         watched = os.pidfd_open(owner)

@@ -98,13 +98,31 @@ async def test_nothing_of_the_hosts_user_or_secrets_is_there(sb: sandboxio.Sandb
     assert names <= {"PATH", "HOME", "USER", "LANG", "PWD"}
 
 
+BUSY_OWNER = """
+import os, sys, anyio, sandboxio
+held = [os.open("/dev/null", os.O_RDONLY) for _ in range(300)]
+for one in held:
+    os.set_inheritable(one, True)
+async def main():
+    async with sandboxio.create("bubblewrap://") as sb:
+        print((await sb.run(["python3", "-c", sys.argv[1]])).stdout)
+anyio.run(main)
+"""
+OPEN = "import os; print(*[n for n in os.listdir('/proc/self/fd') if os.path.exists(f'/proc/self/fd/{n}')])"
+
+
+def test_nothing_of_an_owner_with_many_descriptors_leaks() -> None:
+    """The socket to the warden leaked where its number was over a hundred."""
+    done = subprocess.run([sys.executable, "-c", BUSY_OWNER, OPEN], capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.returncode) == ("0 1 2", 0), done.stderr
+
+
 async def test_no_descriptor_or_terminal_leaks(sb: sandboxio.Sandbox) -> None:
     leaked, leak = os.pipe()
     os.set_inheritable(leak, True)
     try:
         async with sandboxio.create("bubblewrap://") as other:
-            code = "import os; print(*[n for n in os.listdir('/proc/self/fd') if os.path.exists(f'/proc/self/fd/{n}')])"
-            assert await said(other, code) == "0 1 2"
+            assert await said(other, OPEN) == "0 1 2"
             status = await said(
                 other, "try: open('/dev/tty'); print('a terminal')\nexcept OSError as e: print(e.errno)"
             )
