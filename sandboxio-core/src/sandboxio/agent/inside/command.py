@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from .pipes import Sink, Source
-from .trees import KILL_TIME, are_gone, freeze, kill, send_signal
+from .trees import KILL_TIME, are_gone, freeze, have_fallen, kill, send_signal
 from .wire import (
     BY_US,
     EXIT,
@@ -143,7 +143,7 @@ class Command:
                 seen.add(root)
                 kill(seen)
                 certain = are_gone(seen) and certain and complete
-                certain = certain and not self.agent.has_fallen(before)
+                certain = certain and not have_fallen(self.agent.strays, before)
             self.killed(certain)
 
     def killed(self, certain: bool) -> None:

@@ -13,7 +13,7 @@ from .counters import Counters
 from .launch import EXPENDABLE, Score
 from .link import Link
 from .supervisor import EXITED, FAILED, IDLE, KILLED, STARTED, Supervisor
-from .trees import DYING_TIME, KILL_TIME, children, freeze, kill, lives, send_signal, sweep
+from .trees import DYING_TIME, KILL_TIME, children, freeze, have_fallen, kill, send_signal, sweep
 from .wire import BREATH, REPORT, STATUS_CRASH, STATUS_OWNER_GONE, close, drain, leave, pipe_that_wakes
 from .worker import Worker
 
@@ -30,7 +30,6 @@ else:
 POOL = 1  # supervisors that wait for a command
 POOL_MAX = 2  # of those that have done with one; a warm one serves in half the time, and keeps 0.6 MiB
 FLOOD = 4  # readings in a row with next to no pause; from then on commands get to print more before each
-LOOKS = 5  # at lists that may lack somebody, before they are believed
 REFILL_PAUSE = 0.005  # seconds after a start; forking at once would delay that command
 
 
@@ -247,24 +246,12 @@ class Keeper(Link):
     def strays(self) -> set[int]:
         """Return processes that fell to the agent, or to the first process, because who started them is gone."""
         root = self.pid if self.native or self.pid == 1 else 1
-        known = {self.pid, *self.workers, *self.leaders}
-        return {pid for pid in children(root) if pid not in known}
-
-    def has_fallen(self, before: set[int]) -> bool:
-        """Tell whether strays live that were not there ``before``.
-
-        Who forks and ends all the time is missing in a list of children now and then, so one look says little.
-        """
-        for _ in range(LOOKS):
-            if any(lives(pid) for pid in self.strays() - before):
-                return True
-            time.sleep(0.001)
-        return False
+        return {*children(root)} - {self.pid, *self.workers, *self.leaders}
 
     def kill_unknown(self) -> None:
         """End what a supervisor left behind that was killed before it could say what it had started."""
         until = time.monotonic() + KILL_TIME
-        while self.has_fallen(self.known) and time.monotonic() < until:
+        while have_fallen(self.strays, self.known) and time.monotonic() < until:
             for pid in self.strays() - self.known:
                 send_signal(pid, signal.SIGSTOP)
                 kill([*freeze(pid, until)[0], pid])

@@ -11,13 +11,14 @@ from .wire import read_exactly
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Container, Iterable
+    from collections.abc import Callable, Container, Iterable
 else:
     import _signal as signal
 
 HAS_CHILDREN_FILE = os.access("/proc/self/task/%d/children" % os.getpid(), os.R_OK)
 KILL_TIME = 3.0  # seconds that killing one tree may take
 NOT_THERE = (errno.ENOENT, errno.ESRCH, errno.EACCES, errno.EPERM)
+LOOKS = 5  # at lists that may lack somebody, before they are believed
 DYING_TIME = 0.3  # seconds that killed processes may take to be gone
 
 
@@ -126,3 +127,15 @@ def are_gone(pids: Iterable[int]) -> bool:
         if not left or time.monotonic() > until:
             return not left
         time.sleep(0.001)
+
+
+def have_fallen(strays: Callable[[], set[int]], before: set[int]) -> bool:
+    """Tell whether strays live that were not there ``before``.
+
+    Who forks and ends all the time is missing in a list of children now and then, so one look says little.
+    """
+    for _ in range(LOOKS):
+        if any(lives(pid) for pid in strays() - before):
+            return True
+        time.sleep(0.001)
+    return False
