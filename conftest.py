@@ -28,6 +28,8 @@ OF_THIS_MACHINE = (
 
 In other files such tests have a parameter that begins with ``machine``.
 """
+FOLDERS_OF_THIS_MACHINE = ("sandboxio-e2b/", "sandboxio-bubblewrap/", "sandboxio-contract/tests/emulation/")
+"""Those all of whose tests may bring up the canaries' network, of which there is one."""
 REQUIRED = set(os.environ.get("SANDBOXIO_REQUIRE", "").replace(",", " ").split())
 NOT_RUN = pytest.StashKey[list[str]]()
 
@@ -50,7 +52,7 @@ def unit_of(nodeid: str) -> str:
     Liars share nothing, the contract's parts have nothing in common with each other, and all of these take long.
     """
     file, _, test = nodeid.partition("::")
-    if file.endswith(OF_THIS_MACHINE) or "[machine" in test:
+    if file.startswith(FOLDERS_OF_THIS_MACHINE) or file.endswith(OF_THIS_MACHINE) or "[machine" in test:
         return "what this machine has once"
     if file.endswith("/test_docker_contract.py"):
         return file + test.partition("[")[2]
