@@ -3,17 +3,20 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sandboxio.errors import ConfigurationError
+from sandboxio.caps import CapRules, disk_in_memory
 from sandboxio.policy import Resources
 
-DEFAULTS = {"cpu": 1.0, "memory_mb": 512, "disk_mb": 256, "pids": 256}
-"""Cores, MiB, MiB, processes and threads; lowered to what a smaller host has."""
-MINIMA = {"cpu": 0.01, "memory_mb": 32, "disk_mb": 1, "pids": 16}
-"""The first is the kernel's own for the period that is used; of memory and processes something has to be left for the program."""
 PERIOD_US = 100_000
 """Microseconds in which the CPU's quota is counted, so that a core is divided into as many parts."""
-DISK_PART = 2
-"""What is written is memory: at most one part in this many, or who writes is killed instead of being told that the disk is full."""
+RULES = CapRules(
+    defaults={"cpu": 1.0, "memory_mb": 512, "disk_mb": 256, "pids": 256},
+    minima={"cpu": 0.01, "memory_mb": 32, "disk_mb": 1, "pids": 16},
+    cpu_parts=PERIOD_US,
+    divided=f"a core is divided into {PERIOD_US} parts",
+    most="what this machine has",
+    larger="a larger machine",
+)
+"""Minima: of cpu, the kernel's own for that period; of memory_mb and pids, so that something is left for the program."""
 SHM_MB = 64
 OPEN_FILES = (1024, 4096)
 """Soft and hard limit of open files per process."""
@@ -47,37 +50,8 @@ def resolve(resources: Resources, maxima: Mapping[str, float]) -> Caps:
 
     :raises ConfigurationError: a value outside what can be set, naming the bound.
     """
-    cpu = _value(resources, "cpu", maxima)
-    if round(cpu * PERIOD_US) / PERIOD_US != cpu:
-        near = round(cpu * PERIOD_US) / PERIOD_US
-        raise ConfigurationError(
-            f"Resources(cpu={cpu!r}): a core is divided into {PERIOD_US} parts", hint=f"pass cpu={near!r}"
-        )
-    memory_mb, disk_mb, pids = (int(_value(resources, name, maxima)) for name in ("memory_mb", "disk_mb", "pids"))
-    most = memory_mb // DISK_PART
-    if disk_mb > most:
-        if resources.disk_mb is not None:
-            raise ConfigurationError(
-                f"Resources(disk_mb={disk_mb}) is over half of the memory, {memory_mb} MiB, which holds what is written",
-                hint=f"ask for at most disk_mb={most}, or for memory_mb={disk_mb * DISK_PART}",
-            )
-        disk_mb = most
-    return Caps(cpu, memory_mb, disk_mb, pids)
-
-
-def _value(resources: Resources, name: str, maxima: Mapping[str, float]) -> float:
-    asked: float | None = getattr(resources, name)
-    most = maxima.get(name)
-    if asked is None:
-        return DEFAULTS[name] if most is None else min(DEFAULTS[name], most)
-    if most is not None and asked > most:
-        raise ConfigurationError(
-            f"Resources({name}={asked!r}) is over what this machine has: {most:g}",
-            hint=f"ask for at most {most:g}, or use a larger machine",
-        )
-    if asked < MINIMA[name]:
-        raise ConfigurationError(
-            f"Resources({name}={asked!r}) is under the minimum: {MINIMA[name]:g}",
-            hint=f"ask for {MINIMA[name]:g} or more",
-        )
-    return asked
+    cpu = RULES.cpu(resources, maxima)
+    memory_mb = RULES.whole(resources, "memory_mb", maxima)
+    over = f"over half of the memory, {memory_mb} MiB, which holds what is written"
+    disk_mb = disk_in_memory(resources, RULES.whole(resources, "disk_mb", maxima), memory_mb, over)
+    return Caps(cpu, memory_mb, disk_mb, RULES.whole(resources, "pids", maxima))

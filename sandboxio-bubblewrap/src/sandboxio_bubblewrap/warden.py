@@ -243,8 +243,7 @@ def _become(argv: list[str], descriptors: list[int], groups: tuple[str, ...], or
     high = [_moved(one) for one in (descriptors[0], *descriptors)]
     for number, one in enumerate(high):
         os.dup2(one, number, inheritable=True)
-    os.closerange(FIXED, HIGH)
-    _close_at_exec(HIGH)
+    _close_at_exec(FIXED)
     os.chdir("/")
     if order["uid"] is not None:
         os.setgroups([])

@@ -3,18 +3,20 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sandboxio.errors import ConfigurationError
+from sandboxio.caps import CapRules, disk_in_memory
 from sandboxio.policy import Resources
 
-DEFAULTS = {"cpu": 1.0, "memory_mb": 512, "disk_mb": 1024, "pids": 256}
-"""Cores, MiB, MiB, processes and threads; lowered to what a smaller host has."""
-MINIMA = {"cpu": 0.01, "memory_mb": 32, "disk_mb": 1, "pids": 16}
-"""cpu: the engine's own. memory_mb, pids: chosen, so that something is left for the program. What sandboxio itself needs was
-measured (2026-11, Docker 20.10, Python 3.11): the agent, a command and a pipeline beside it fit in 12 MiB and 8 processes,
-not in 8 MiB and 6."""
-READ_ONLY_PART = 2
-"""Of the memory, what may be written where that is memory (`DockerConfig.read_only`) is at most one part in this many: more,
-and who writes is killed for want of memory instead of being told that the disk is full."""
+RULES = CapRules(
+    defaults={"cpu": 1.0, "memory_mb": 512, "disk_mb": 1024, "pids": 256},
+    minima={"cpu": 0.01, "memory_mb": 32, "disk_mb": 1, "pids": 16},
+    cpu_parts=1_000_000_000,
+    divided="Docker counts billionths of a core",
+    most="the maximum of this Docker engine",
+    larger="a larger host",
+)
+"""Minima: of cpu, the engine's own; of memory_mb and pids, chosen, so that something is left for the program. What sandboxio
+itself needs was measured (2026-11, Docker 20.10, Python 3.11): the agent, a command and a pipeline beside it fit in 12 MiB
+and 8 processes, not in 8 MiB and 6."""
 SHM_MB = 64
 OPEN_FILES = (1024, 4096)
 """Soft and hard limit of open files per process; unset it is inherited from the engine (20,000 was seen)."""
@@ -51,37 +53,10 @@ def resolve(resources: Resources, maxima: Mapping[str, float], *, disk_is_memory
     :param disk_is_memory: whether what is written is held in memory.
     :raises ConfigurationError: a value outside what the engine takes, naming the bound.
     """
-    cpu = _value(resources, "cpu", maxima)
-    if round(cpu * 1e9) / 1e9 != cpu:
-        raise ConfigurationError(
-            f"Resources(cpu={cpu!r}): Docker counts billionths of a core",
-            hint=f"pass cpu={round(cpu * 1e9) / 1e9!r}",
-        )
-    memory_mb, disk_mb, pids = (int(_value(resources, name, maxima)) for name in ("memory_mb", "disk_mb", "pids"))
-    most = memory_mb // READ_ONLY_PART
-    if disk_is_memory and disk_mb > most:
-        if resources.disk_mb is not None:
-            raise ConfigurationError(
-                f"Resources(disk_mb={disk_mb}) is over half the memory, which holds what is written under read_only=True",
-                hint=f"ask for at most disk_mb={most}, or for memory_mb={disk_mb * READ_ONLY_PART}",
-            )
-        disk_mb = most
-    return Caps(cpu, memory_mb, disk_mb, pids)
-
-
-def _value(resources: Resources, name: str, maxima: Mapping[str, float]) -> float:
-    asked: float | None = getattr(resources, name)
-    most = maxima.get(name)
-    if asked is None:
-        return DEFAULTS[name] if most is None else min(DEFAULTS[name], most)
-    if most is not None and asked > most:
-        raise ConfigurationError(
-            f"Resources({name}={asked!r}) is over the maximum of this Docker engine: {most:g}",
-            hint=f"ask for at most {most:g}, or use a larger host",
-        )
-    if asked < MINIMA[name]:
-        raise ConfigurationError(
-            f"Resources({name}={asked!r}) is under the minimum: {MINIMA[name]:g}",
-            hint=f"ask for {MINIMA[name]:g} or more",
-        )
-    return asked
+    cpu = RULES.cpu(resources, maxima)
+    memory_mb = RULES.whole(resources, "memory_mb", maxima)
+    disk_mb = RULES.whole(resources, "disk_mb", maxima)
+    if disk_is_memory:
+        over = "over half the memory, which holds what is written under read_only=True"
+        disk_mb = disk_in_memory(resources, disk_mb, memory_mb, over)
+    return Caps(cpu, memory_mb, disk_mb, RULES.whole(resources, "pids", maxima))

@@ -142,8 +142,7 @@ class Command:
                 seen, complete = freeze(root, time.monotonic() + KILL_TIME)
                 seen.add(root)
                 kill(seen)
-                certain = are_gone(seen) and certain and complete
-                certain = certain and not have_fallen(self.agent.strays, before)
+                certain = are_gone(seen) and certain and complete and not have_fallen(self.agent.strays, before)
             self.killed(certain)
 
     def killed(self, certain: bool) -> None:
